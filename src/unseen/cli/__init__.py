@@ -1,0 +1,1 @@
+"""Parse, call, print: one command a file."""

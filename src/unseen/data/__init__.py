@@ -1,0 +1,1 @@
+"""Records in: reading, templates, duplicates, splits."""

@@ -1,0 +1,181 @@
+"""Every error that `unseen` raises on purpose.
+
+    UnseenError                 something that the message explains; no traceback is shown
+    ├── UsageError              the user can mend it
+    │   ├── ConfigError         a flag, variable, YAML key or argument is wrong
+    │   │   └── UnknownNameError    an attack, column or option that does not exist (with a suggestion)
+    │   ├── DataError           a file, line or field of the records is wrong
+    │   ├── AccessError         an attack needs more access than the target gives
+    │   ├── ModelError          a model, adapter or tokenizer cannot be loaded or used
+    │   ├── MissingExtraError   an optional dependency is not installed
+    │   └── TooFewRecordsError  statistics refuse: fewer records on a side than they need
+    ├── TargetError             the model failed while it was being asked
+    │   └── OutOfMemoryError    a batch did not fit; the engine retries with smaller ones
+    └── StoreError              measurements or results cannot be written or read
+
+Each carries the problem in one sentence and, where there is one, `fix`: what to type or change.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+    from types import ModuleType
+
+
+class UnseenError(Exception):
+    """An error whose message is enough: the command line shows it without a traceback.
+
+    Args:
+        problem: one sentence that says what came and what was expected.
+        fix: what the user can type or change, or None where nothing is known to help.
+    """
+
+    code: str = "error"
+
+    def __init__(self, problem: str, *, fix: str | None = None) -> None:
+        super().__init__(problem)
+        self.problem = problem
+        self.fix = fix
+
+    def __str__(self) -> str:
+        return self.problem if self.fix is None else f"{self.problem}\n  {self.fix}"
+
+
+class UsageError(UnseenError):
+    """The user can mend it."""
+
+    code = "usage"
+
+
+class ConfigError(UsageError):
+    """A flag, environment variable, YAML key or Python argument is wrong."""
+
+    code = "config"
+
+
+class UnknownNameError(ConfigError):
+    """A name that does not exist, with the closest one that does."""
+
+    code = "config.name"
+
+    def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
+        choices = sorted(known)
+        super().__init__(f"unknown {kind} {name!r}", fix=suggestion(name, choices))
+
+
+class DataError(UsageError):
+    """A file of records is wrong: names the file and, where known, line and field.
+
+    Args:
+        problem: what is wrong, without the place.
+        path: the file.
+        line: 1-based line (or row) number.
+        field: the column or key.
+        fix: what to type or change.
+    """
+
+    code = "data"
+
+    def __init__(
+        self,
+        problem: str,
+        *,
+        path: Path | str | None = None,
+        line: int | None = None,
+        field: str | None = None,
+        fix: str | None = None,
+    ) -> None:
+        place = "" if path is None else str(path)
+        if line is not None:
+            place += f" line {line}"
+        if field is not None:
+            place += f" field {field!r}"
+        super().__init__(f"{place.strip()}: {problem}" if place else problem, fix=fix)
+        self.path = path
+        self.line = line
+        self.field = field
+
+
+class AccessError(UsageError):
+    """An attack needs more access than the target gives."""
+
+    code = "access"
+
+
+class ModelError(UsageError):
+    """A model, adapter or tokenizer cannot be loaded or used."""
+
+    code = "model"
+
+
+class MissingExtraError(UsageError):
+    """An optional dependency is not installed."""
+
+    code = "extra"
+
+    def __init__(self, module: str, extra: str) -> None:
+        super().__init__(
+            f"this needs the package {module!r}, which is not installed",
+            fix=f'pip install "unseen[{extra}]"',
+        )
+
+
+class TooFewRecordsError(UsageError):
+    """Statistics refuse: fewer records on a side than they need."""
+
+    code = "data.too_few"
+
+
+class TargetError(UnseenError):
+    """The model failed while it was being asked."""
+
+    code = "target"
+
+
+class OutOfMemoryError(TargetError):
+    """A batch did not fit into memory."""
+
+    code = "target.memory"
+
+
+class StoreError(UnseenError):
+    """Measurements or results cannot be written or read."""
+
+    code = "store"
+
+
+def suggestion(name: str, choices: Iterable[str]) -> str:
+    """Says which known name is meant, or lists all of them.
+
+    >>> suggestion("min-k", ["loss", "min_k"])
+    "did you mean 'min_k'? known: loss, min_k"
+    """
+    known = list(choices)
+    close = difflib.get_close_matches(name.replace("-", "_"), known, n=1, cutoff=0.5)
+    listed = f"known: {', '.join(known)}" if known else "none are known"
+    return f"did you mean {close[0]!r}? {listed}" if close else listed
+
+
+def need(module: str, extra: str) -> ModuleType:
+    """Imports an optional dependency, or says in one line how to install it.
+
+    Args:
+        module: the module to import, for example "torch".
+        extra: the extra of this package that brings it.
+
+    Raises:
+        MissingExtraError: where the module is not installed.
+    """
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        top = module.partition(".")[0]
+        if error.name is not None and error.name.partition(".")[0] != top:
+            raise
+        raise MissingExtraError(top, extra) from error

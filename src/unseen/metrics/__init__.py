@@ -1,0 +1,1 @@
+"""Numbers from scores and membership: the only place where the two meet. Pure functions."""

@@ -1,0 +1,1 @@
+"""What is measured of a record, once each; attacks are arithmetic on it."""

@@ -1,0 +1,1 @@
+"""Models: who is asked, and how much they tell."""

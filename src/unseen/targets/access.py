@@ -1,0 +1,92 @@
+"""What an adversary may see of a model: five rungs, each of which can do all that is below it.
+
+A target is any object that satisfies one of the protocols; a signal says which rung it needs, and
+the audit refuses by name what the target cannot give, before the first query.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import IntEnum
+from typing import Protocol, runtime_checkable
+
+from unseen.types import Batch, Request, Tokenizer, TokenStats
+
+
+class Access(IntEnum):
+    """The ladder TEXT < LABEL < LOGPROB < LOGIT < WHITE_BOX."""
+
+    TEXT = 1
+    """Generated text only."""
+    LABEL = 2
+    """Also the most likely next token."""
+    LOGPROB = 3
+    """Also the log-probability of given tokens."""
+    LOGIT = 4
+    """Also the whole next-token distribution: its moments, the rank of a token."""
+    WHITE_BOX = 5
+    """Also gradients, hidden states and weights."""
+
+
+@runtime_checkable
+class TextTarget(Protocol):
+    """A model that answers with text."""
+
+    @property
+    def name(self) -> str:
+        """What the user calls it."""
+
+    @property
+    def access(self) -> Access:
+        """The highest rung that this target gives."""
+
+    @property
+    def fingerprint(self) -> str:
+        """Content hash of model, adapter, precision and access: the store's key."""
+
+    def describe(self) -> dict[str, str]:
+        """Facts for the run record: provider, model, dtype, device and the like."""
+
+    def generate(self, prompts: Sequence[Sequence[int]], *, max_new_tokens: int) -> list[list[int]]:
+        """Greedy continuations of token-id prompts, at most `max_new_tokens` ids each."""
+
+
+@runtime_checkable
+class LabelTarget(TextTarget, Protocol):
+    """Also tells the most likely next token."""
+
+    def top_token(self, prompts: Sequence[Sequence[int]]) -> list[int]:
+        """The id of the most likely token after each prompt."""
+
+
+@runtime_checkable
+class LogprobTarget(LabelTarget, Protocol):
+    """Also tells the log-probability of given tokens; LOGIT targets fill in the moments."""
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """The tokenizer that its token ids come from."""
+
+    @property
+    def max_length(self) -> int:
+        """The longest sequence, in tokens, that the model can read."""
+
+    @property
+    def batch_tokens(self) -> int:
+        """Padded tokens a batch that suits the device."""
+
+    def execute(self, batch: Batch) -> list[TokenStats]:
+        """Statistics of every continuation token, a request each, in the batch's order.
+
+        Raises:
+            OutOfMemoryError: where the batch does not fit; nothing of it is lost or kept.
+        """
+
+
+class LogitTarget(LogprobTarget, Protocol):
+    """A `LogprobTarget` whose `execute` fills in mean, sd, rank and argmax."""
+
+
+def stats_of_one(target: LogprobTarget, request: Request) -> TokenStats:
+    """Asks one request alone: for checks and tests, not for speed."""
+    return target.execute(Batch((), (request,)))[0]

@@ -1,0 +1,1 @@
+"""Make a target, a reference or a control model."""

@@ -1,0 +1,237 @@
+"""The values that everything else is made of: frozen, typed, without I/O.
+
+A record never carries its label. Membership is kept apart, and only `unseen.metrics` (and the
+fitted attacks, for records that are not being judged) ever see the two together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+FloatArray = NDArray[np.floating]
+BoolArray = NDArray[np.bool_]
+IntArray = NDArray[np.integer]
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One part of a record: who says it, and what.
+
+    `role` is "system", "user" or "assistant" in a conversation, and "text" for a document
+    that is no conversation. A prompt and its completion are a user and an assistant turn.
+    """
+
+    role: str
+    content: str
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One record whose membership is asked for. It has no label.
+
+    Attributes:
+        id: the user's own id, or one made from file and line.
+        turns: at least one turn.
+        cluster: author, document or user; clusters are resampled whole.
+        slices: column name -> value, for results by group.
+    """
+
+    id: str
+    turns: tuple[Turn, ...]
+    cluster: str | None = None
+    slices: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def text(self) -> str:
+        """All contents, joined by line breaks: for what reads the text without a model."""
+        return "\n".join(turn.content for turn in self.turns)
+
+    @property
+    def response(self) -> str:
+        """The contents that a trainer computes loss on: assistant turns, or the whole text."""
+        said = [turn.content for turn in self.turns if turn.role in ("assistant", "text")]
+        return "\n".join(said) if said else self.text
+
+
+@dataclass(frozen=True)
+class Membership:
+    """Which records are members: ids and a boolean array of the same length."""
+
+    ids: tuple[str, ...]
+    member: BoolArray
+
+    def __post_init__(self) -> None:
+        if len(self.ids) != len(self.member):
+            msg = f"got {len(self.ids)} ids and {len(self.member)} labels, expected as many of each"
+            raise ValueError(msg)
+
+    def of(self, ids: tuple[str, ...]) -> BoolArray:
+        """Labels of the given ids, in their order, shape (len(ids),)."""
+        known = dict(zip(self.ids, self.member.tolist(), strict=True))
+        return np.array([known[id_] for id_ in ids], dtype=bool)
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """A record as token ids, for one model.
+
+    Attributes:
+        ids: all token ids, from the first one that the model reads.
+        scored: (len(ids),) which tokens count for the record (loss tokens with left context).
+        shared: how many of the first ids are shared with other records (shots, probes).
+        truncated: how many tokens were cut off to fit the model.
+    """
+
+    ids: tuple[int, ...]
+    scored: BoolArray
+    shared: int = 0
+    truncated: int = 0
+
+
+@dataclass(frozen=True)
+class Request:
+    """One question to a model: how likely is each continuation token after this context?
+
+    `shared` says how many of the first context ids other requests have too, so that the engine
+    reads them once; it does not change the answer and is not part of the identity.
+    """
+
+    context: tuple[int, ...]
+    continuation: tuple[int, ...]
+    shared: int = field(default=0, compare=False)
+
+    def __post_init__(self) -> None:
+        if not self.context or not self.continuation:
+            msg = "a request needs at least one context token and one continuation token"
+            raise ValueError(msg)
+        if not 0 <= self.shared <= len(self.context):
+            msg = f"got shared={self.shared}, expected 0 to {len(self.context)}"
+            raise ValueError(msg)
+
+    @property
+    def length(self) -> int:
+        """Tokens that the model reads for this request alone."""
+        return len(self.context) + len(self.continuation)
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Requests that are run together; all of them begin with the same `prefix` ids."""
+
+    prefix: tuple[int, ...]
+    requests: tuple[Request, ...]
+
+
+@dataclass(frozen=True)
+class TokenStats:
+    """What the model says about n scored tokens; every array has shape (n,). Units: nats.
+
+    Attributes:
+        logprob: log p(token | everything before).
+        mean: mean of the log-probabilities under the model's own distribution, sum p log p.
+        sd: their standard deviation under the same distribution.
+        rank: how many tokens of the vocabulary are more likely (0 = the model's first choice).
+        argmax: the id of the model's first choice.
+
+    Targets below the LOGIT rung give `logprob` alone; the rest is None.
+    """
+
+    logprob: FloatArray
+    mean: FloatArray | None = None
+    sd: FloatArray | None = None
+    rank: IntArray | None = None
+    argmax: IntArray | None = None
+
+    @property
+    def entropy(self) -> FloatArray | None:
+        """Entropy of the next-token distribution, in nats: minus `mean`."""
+        return None if self.mean is None else -self.mean
+
+    def at(self, keep: BoolArray) -> TokenStats:
+        """The same statistics for the tokens where `keep`, shape (n,), is true."""
+        return TokenStats(
+            self.logprob[keep],
+            *(
+                None if part is None else part[keep]
+                for part in (self.mean, self.sd, self.rank, self.argmax)
+            ),
+        )
+
+
+@dataclass(frozen=True)
+class Scores:
+    """What an attack says of each record: finite values, higher = more likely a member.
+
+    Attributes:
+        ids: the records that were scored, in the order of `values`.
+        values: (len(ids),) finite scores.
+        unscored: id -> why there is no score. Never NaN, never 0.
+    """
+
+    ids: tuple[str, ...]
+    values: FloatArray
+    unscored: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if len(self.ids) != len(self.values):
+            msg = f"got {len(self.ids)} ids and {len(self.values)} scores, expected as many of each"
+            raise ValueError(msg)
+        if not np.isfinite(self.values).all():
+            msg = "scores must be finite: a record without a score belongs in `unscored`"
+            raise ValueError(msg)
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A number with its interval and its counts: no number goes without.
+
+    Attributes:
+        value: the point estimate.
+        low: lower end of the interval.
+        high: upper end of the interval.
+        confidence: coverage that the interval aims at, for example 0.95.
+        method: the estimator, by name.
+        n_members: members that entered.
+        n_nonmembers: non-members that entered.
+    """
+
+    value: float
+    low: float
+    high: float
+    confidence: float
+    method: str
+    n_members: int
+    n_nonmembers: int
+
+
+class Tokenizer(Protocol):
+    """Text to token ids and back to nothing: the part of a tokenizer that scoring needs."""
+
+    @property
+    def fingerprint(self) -> str:
+        """Content hash: equal for tokenizers that encode alike."""
+
+    @property
+    def bos_id(self) -> int | None:
+        """The id that the tokenizer itself puts in front of a text, or None."""
+
+    @property
+    def chat_template(self) -> str | None:
+        """The Jinja chat template that came with the tokenizer, or None."""
+
+    def encode(self, text: str) -> list[int]:
+        """Token ids of the text alone; nothing is added."""
+
+    def render(
+        self, turns: tuple[Turn, ...], *, template: str, add_generation_prompt: bool
+    ) -> str:
+        """The conversation as the one string that the template makes of it.
+
+        Raises:
+            UsageError: where the template refuses the conversation.
+        """
