@@ -155,11 +155,11 @@ class TokenStats:
     def at(self, keep: BoolArray) -> TokenStats:
         """The same statistics for the tokens where `keep`, shape (n,), is true."""
         return TokenStats(
-            self.logprob[keep],
-            *(
-                None if part is None else part[keep]
-                for part in (self.mean, self.sd, self.rank, self.argmax)
-            ),
+            logprob=self.logprob[keep],
+            mean=None if self.mean is None else self.mean[keep],
+            sd=None if self.sd is None else self.sd[keep],
+            rank=None if self.rank is None else self.rank[keep],
+            argmax=None if self.argmax is None else self.argmax[keep],
         )
 
 
