@@ -11,7 +11,8 @@
     │   └── TooFewRecordsError  statistics refuse: fewer records on a side than they need
     ├── TargetError             the model failed while it was being asked
     │   └── OutOfMemoryError    a batch did not fit; the engine retries with smaller ones
-    └── StoreError              measurements or results cannot be written or read
+    ├── StoreError              measurements or results cannot be written or read
+    └── UnscorableError         one record has no score, and why; counted, never shown as a failure
 
 Each carries the problem in one sentence and, where there is one, `fix`: what to type or change.
 """
@@ -148,6 +149,12 @@ class StoreError(UnseenError):
     """Measurements or results cannot be written or read."""
 
     code = "store"
+
+
+class UnscorableError(UnseenError):
+    """One record cannot be measured or scored; its message becomes the counted reason."""
+
+    code = "record.unscored"
 
 
 def suggestion(name: str, choices: Iterable[str]) -> str:

@@ -6,7 +6,7 @@ fitted attacks, for records that are not being judged) ever see the two together
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -210,7 +210,7 @@ class Estimate:
 
 
 class Tokenizer(Protocol):
-    """Text to token ids and back to nothing: the part of a tokenizer that scoring needs."""
+    """The part of a tokenizer that scoring needs."""
 
     @property
     def fingerprint(self) -> str:
@@ -221,15 +221,20 @@ class Tokenizer(Protocol):
         """The id that the tokenizer itself puts in front of a text, or None."""
 
     @property
+    def eos_id(self) -> int | None:
+        """The id that ends a text, or None."""
+
+    @property
     def chat_template(self) -> str | None:
         """The Jinja chat template that came with the tokenizer, or None."""
 
     def encode(self, text: str) -> list[int]:
         """Token ids of the text alone; nothing is added."""
 
-    def render(
-        self, turns: tuple[Turn, ...], *, template: str, add_generation_prompt: bool
-    ) -> str:
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text of some ids, special tokens left out."""
+
+    def render(self, turns: tuple[Turn, ...], *, template: str, add_generation_prompt: bool) -> str:
         """The conversation as the one string that the template makes of it.
 
         Raises:

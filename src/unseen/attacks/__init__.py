@@ -1,0 +1,121 @@
+"""Attacks: one file each, and the file's name is the attack's name.
+
+There is no registry: the folder is the list. Packages outside add theirs by the entry-point group
+`unseen.attacks` (name = "package.module:Class").
+"""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import importlib
+import importlib.metadata
+import inspect
+import pkgutil
+import re
+from typing import Any, cast
+
+from unseen.attacks.base import Attack
+from unseen.errors import ConfigError, UnknownNameError
+
+_SPEC = re.compile(r"(?P<name>[\w\-./]+)(?:\[(?P<params>.*)\])?$", re.DOTALL)
+_NO_ATTACKS = ("base",)
+
+
+def names() -> list[str]:
+    """Names of all attacks: files of this folder, then entry points of other packages."""
+    own = [
+        module.name
+        for module in pkgutil.iter_modules(__path__)
+        if module.name not in _NO_ATTACKS and not module.name.startswith("_")
+    ]
+    others = {entry.name for entry in importlib.metadata.entry_points(group="unseen.attacks")}
+    return sorted(own) + sorted(others - set(own))
+
+
+def find(name: str) -> type[Attack]:
+    """The class of an attack, by its name.
+
+    Raises:
+        UnknownNameError: where there is none; names the closest.
+    """
+    name = name.strip().replace("-", "_")
+    if name not in names():
+        raise UnknownNameError("attack", name, names())
+    for entry in importlib.metadata.entry_points(group="unseen.attacks"):
+        if entry.name == name:
+            return cast("type[Attack]", entry.load())
+    module = importlib.import_module(f"{__name__}.{name}")
+    found = [
+        value
+        for _, value in inspect.getmembers(module, inspect.isclass)
+        if value.__module__ == module.__name__
+        and hasattr(value, "signals")
+        and hasattr(value, "score")
+    ]
+    if len(found) != 1:
+        msg = f"{module.__name__} must hold exactly one attack class, found {len(found)}"
+        raise TypeError(msg)
+    return cast("type[Attack]", found[0])
+
+
+def create(spec: str) -> Attack:
+    """An attack from what a user types: `name` or `name[field=value,field=value]`.
+
+    >>> create("loss")
+    Loss()
+
+    Raises:
+        ConfigError: for an unknown name or field, or a value that the attack refuses.
+    """
+    match = _SPEC.match(spec.strip())
+    if match is None:
+        raise ConfigError(f"cannot read the attack {spec!r}", fix="write name or name[field=value]")
+    cls = find(match["name"])
+    known = {field.name: field for field in dataclasses.fields(cast("Any", cls))}
+    given: dict[str, Any] = {}
+    for pair in filter(None, (match["params"] or "").split(",")):
+        field, equals, value = pair.partition("=")
+        if not equals:
+            raise ConfigError(f"cannot read {pair!r} in {spec!r}", fix="write field=value")
+        if field.strip() not in known:
+            raise UnknownNameError(f"field of {match['name']}", field.strip(), known)
+        given[field.strip()] = _literal(value.strip())
+    try:
+        return cls(**given)
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"attack {spec!r}: {error}") from error
+
+
+def name_of(attack: Attack) -> str:
+    """The attack's name: that of its file or entry point."""
+    module = type(attack).__module__
+    if module.startswith(f"{__name__}."):
+        return module.rpartition(".")[2]
+    for entry in importlib.metadata.entry_points(group="unseen.attacks"):
+        if entry.value == f"{module}:{type(attack).__qualname__}":
+            return entry.name
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", type(attack).__name__).lower()
+
+
+def label(attack: Attack) -> str:
+    """The attack as `create` reads it back: its name, and the fields that are not the default."""
+    changed = {
+        field.name: value
+        for field in dataclasses.fields(cast("Any", attack))
+        if (value := getattr(attack, field.name)) != field.default
+    }
+    inside = ",".join(f"{field}={value}" for field, value in changed.items())
+    return f"{name_of(attack)}[{inside}]" if inside else name_of(attack)
+
+
+def default() -> list[str]:
+    """Specs of the attacks of an ordinary audit: every attack, and the variants that it asks for."""
+    return [spec for name in names() for spec in (name, *getattr(find(name), "variants", ()))]
+
+
+def _literal(text: str) -> Any:
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return text

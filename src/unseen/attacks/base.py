@@ -1,0 +1,97 @@
+"""What an attack is: arithmetic on what was measured.
+
+An attack is a frozen dataclass in a file of its own; the file's name is the attack's name. Its
+fields are hyperparameters, its arguments are data. It sees neither a model nor the membership of
+a record that it judges. It inherits nothing: any class of this shape will do.
+
+    @dataclass(frozen=True)
+    class Loss:
+        \"\"\"One line that `unseen ls attacks` shows.\"\"\"
+
+        access: ClassVar[Access] = Access.LOGPROB
+        paper: ClassVar[str] = "Yeom et al. 2018, arXiv:1709.01604"
+
+        def signals(self) -> tuple[Signal, ...]: ...
+        def score(self, audited: Observations, known: Known | None = None) -> Scores: ...
+
+An attack that learns from known records also says `fitted: ClassVar[bool] = True`; it is then
+cross-fitted, so that it never learns from a record that it judges. One that needs no model at all
+(a blind baseline) says `blind: ClassVar[bool] = True`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar, Protocol, runtime_checkable
+
+import numpy as np
+
+from unseen.errors import UnscorableError
+from unseen.signals.base import Observations, Signal
+from unseen.targets.access import Access
+from unseen.types import BoolArray, Scores
+
+
+@dataclass(frozen=True)
+class Known:
+    """Records whose membership the attacker knows; none of them is judged.
+
+    Attributes:
+        observations: what was measured of them.
+        member: (len(observations.ids),) their membership.
+    """
+
+    observations: Observations
+    member: BoolArray
+
+
+@runtime_checkable
+class Attack(Protocol):
+    """The shape of every attack."""
+
+    access: ClassVar[Access]
+    paper: ClassVar[str]
+
+    def signals(self) -> tuple[Signal, ...]:
+        """What has to be measured."""
+
+    def score(self, audited: Observations, known: Known | None = None) -> Scores:
+        """A score for each record, higher = more likely a member, or the reason for none."""
+
+
+def score_each(observations: Observations, formula: Callable[[str], float]) -> Scores:
+    """Applies a formula to every record, and keeps the reasons where it has no value.
+
+    Args:
+        observations: what was measured.
+        formula: record id -> score; raises UnscorableError where there is none.
+
+    Returns:
+        Finite scores; what came out infinite or undefined is unscored too.
+    """
+    ids: list[str] = []
+    values: list[float] = []
+    unscored: dict[str, str] = {}
+    for id_ in observations.ids:
+        try:
+            value = float(formula(id_))
+        except UnscorableError as error:
+            unscored[id_] = error.problem
+            continue
+        if np.isfinite(value):
+            ids.append(id_)
+            values.append(value)
+        else:
+            unscored[id_] = "the formula has no finite value here"
+    return Scores(tuple(ids), np.array(values, dtype=np.float64), unscored)
+
+
+def is_fitted(attack: Attack) -> bool:
+    """Whether the attack learns from known records."""
+    return bool(getattr(attack, "fitted", False))
+
+
+def is_blind(attack: Attack) -> bool:
+    """Whether the attack asks no model: a baseline that must stay at chance."""
+    return bool(getattr(attack, "blind", False))

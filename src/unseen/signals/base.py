@@ -1,0 +1,185 @@
+"""What a signal is, and what attacks get to see of it.
+
+A signal asks a model about records, or reads their text. It never sees a label of an audited
+record. Its fields say exactly what is measured and are its identity: equal signals are measured
+once, however many attacks want them.
+
+Two shapes:
+
+* `LikelihoodSignal`: `ask` turns a record into requests, `observe` turns the answers into a value.
+  All requests of all signals of a run go to the engine together.
+* `TextSignal`: `measure` reads the text of the records; no model is asked.
+
+A value is a frozen dataclass whose fields are arrays, numbers or None, so that it can be kept.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Protocol, runtime_checkable
+
+import numpy as np
+
+from unseen.errors import UnscorableError
+from unseen.types import BoolArray, Encoded, Record, Request, Tokenizer, TokenStats
+
+TARGET = "target"
+REFERENCE = "reference"
+
+
+class Encoder(Protocol):
+    """Makes token ids of a record for one model: the template, the loss mask and the limits."""
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """The tokenizer of the model that is asked."""
+
+    def encode(self, record: Record, *, before: Sequence[Record] = ()) -> Encoded:
+        """Token ids of the record, with other records shown before it.
+
+        Raises:
+            UnscorableError: with the reason, where the record cannot be measured.
+        """
+
+    def scored_text(self, record: Record) -> str:
+        """The text whose tokens `encode` marks as scored."""
+
+
+@dataclass(frozen=True)
+class Materials:
+    """What a signal may use besides the record itself.
+
+    Attributes:
+        encoder: how records become token ids of the model that is asked.
+        known_members: records set aside, not judged, known to be members.
+        known_nonmembers: records set aside, not judged, known to be non-members.
+    """
+
+    encoder: Encoder
+    known_members: tuple[Record, ...] = ()
+    known_nonmembers: tuple[Record, ...] = ()
+
+
+@dataclass(frozen=True)
+class Ask:
+    """The questions about one record; `keep[i]` says which continuation tokens of i count."""
+
+    requests: tuple[Request, ...]
+    keep: tuple[BoolArray, ...]
+
+    def read(self, answers: Sequence[TokenStats]) -> list[TokenStats]:
+        """The counted tokens of each answer."""
+        return [answer.at(keep) for answer, keep in zip(answers, self.keep, strict=True)]
+
+
+@runtime_checkable
+class LikelihoodSignal(Protocol):
+    """Asks a model how likely tokens are."""
+
+    @property
+    def of(self) -> str:
+        """The role of the model asked: "target" or "reference"."""
+
+    def ask(self, record: Record, materials: Materials) -> Ask:
+        """The requests that this record needs.
+
+        Raises:
+            UnscorableError: with the reason, where the record cannot be measured.
+        """
+
+    def observe(self, answers: Sequence[TokenStats]) -> Any:
+        """The value of one record, from the counted tokens of its answers."""
+
+
+@runtime_checkable
+class TextSignal(Protocol):
+    """Reads the text of records; asks no model."""
+
+    private: ClassVar[bool]
+    """True where the value would give text away: it is used, and never kept."""
+
+    @property
+    def of(self) -> str:
+        """The role of the model whose scored text is read."""
+
+    def measure(self, records: Sequence[Record], materials: Materials) -> list[Any]:
+        """A value, or an `UnscorableError`, for each record."""
+
+
+Signal = LikelihoodSignal | TextSignal
+
+
+def key(signal: Signal) -> str:
+    """The signal's identity as text, for file names and records of runs.
+
+    Two signals of one class with equal fields have one key, whatever made them.
+    """
+    fields = dataclasses.asdict(signal)  # type: ignore[call-overload]
+    return f"{type(signal).__name__}{json.dumps(fields, sort_keys=True)}"
+
+
+def one_request(encoded: Encoded) -> Ask:
+    """The request whose continuation spans all scored tokens of an encoded record.
+
+    Raises:
+        UnscorableError: where no token is scored.
+    """
+    places = np.flatnonzero(encoded.scored)
+    if not len(places):
+        reason = "no token to score"
+        raise UnscorableError(reason)
+    first, last = int(places[0]), int(places[-1])
+    request = Request(
+        encoded.ids[:first], encoded.ids[first : last + 1], shared=min(encoded.shared, first)
+    )
+    return Ask((request,), (encoded.scored[first : last + 1],))
+
+
+@dataclass(frozen=True)
+class Observations:
+    """What was measured: signal -> record id -> value, and why some values are missing.
+
+    Attributes:
+        ids: the records, in a fixed order.
+        values: signal -> id -> value.
+        missing: signal -> id -> reason.
+    """
+
+    ids: tuple[str, ...]
+    values: Mapping[Signal, Mapping[str, Any]]
+    missing: Mapping[Signal, Mapping[str, str]] = field(default_factory=dict)
+
+    def get(self, signal: Signal, id_: str) -> Any:
+        """The value of one record.
+
+        Raises:
+            UnscorableError: with the reason, where there is none.
+        """
+        try:
+            return self.values[signal][id_]
+        except KeyError:
+            pass
+        reason = self.missing.get(signal, {}).get(id_, "this signal was not measured")
+        raise UnscorableError(reason)
+
+    def select(self, ids: Sequence[str]) -> Observations:
+        """The same measurements, for some of the records."""
+        return dataclasses.replace(self, ids=tuple(ids))
+
+    def seen_as_target(self, role: str) -> Observations:
+        """What an attacker would see whose target is the model in `role`.
+
+        For the control: the same attacks, on the model before fine-tuning.
+        """
+
+        def moved(by_signal: Mapping[Signal, Mapping[str, Any]]) -> dict[Signal, Mapping[str, Any]]:
+            return {
+                dataclasses.replace(signal, of=TARGET): values  # type: ignore[type-var]
+                for signal, values in by_signal.items()
+                if signal.of == role
+            }
+
+        return Observations(self.ids, moved(self.values), moved(self.missing))

@@ -1,0 +1,54 @@
+"""Token statistics of a record after a prefix of known records, for ReCaLL and its relatives."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from unseen.errors import UnscorableError
+from unseen.signals.base import TARGET, Ask, Materials, one_request
+from unseen.types import Record, TokenStats
+
+
+@dataclass(frozen=True)
+class PrefixedStatistics:
+    """`TokenStats` of the record's scored tokens after known records (Xie et al. 2024, eq. 1).
+
+    The tokens are those that `TokenStatistics` scores. Shots that do not fit into the model's
+    context are dropped from the front; a record that does not fit after one shot is unscored.
+
+    Attributes:
+        of: the role of the model asked.
+        known: which records stand before it; none of them is judged.
+        shots: how many, at most.
+    """
+
+    of: str = TARGET
+    known: Literal["nonmembers", "members"] = "nonmembers"
+    shots: int = 7
+
+    def __post_init__(self) -> None:
+        if self.shots < 1:
+            msg = f"got shots={self.shots}, expected at least 1"
+            raise ValueError(msg)
+
+    def ask(self, record: Record, materials: Materials) -> Ask:
+        """One request: the scored tokens after the prefix and their own context."""
+        pool = materials.known_nonmembers if self.known == "nonmembers" else materials.known_members
+        if not pool:
+            reason = f"no known {self.known} are set aside for the prefix"
+            raise UnscorableError(reason)
+        shots = pool[: self.shots]
+        materials.encoder.encode(record)  # what cannot be scored alone has that reason, not ours
+        for dropped in range(len(shots)):
+            try:
+                return one_request(materials.encoder.encode(record, before=shots[dropped:]))
+            except UnscorableError:
+                continue
+        reason = "the record and one shot do not fit into the context"
+        raise UnscorableError(reason)
+
+    def observe(self, answers: Sequence[TokenStats]) -> TokenStats:
+        """The statistics as they are."""
+        return answers[0]

@@ -1,0 +1,109 @@
+"""What the text alone says, without any model: its compressed size, and its words."""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from unseen.errors import UnscorableError
+from unseen.signals.base import TARGET, Materials
+from unseen.types import IntArray, Record
+
+_WORD = re.compile(r"\w+")
+
+
+@dataclass(frozen=True)
+class Size:
+    """Sizes of a text, in bytes of UTF-8.
+
+    Attributes:
+        n_bytes: as it is.
+        n_compressed: after zlib at its default level.
+    """
+
+    n_bytes: int
+    n_compressed: int
+
+
+@dataclass(frozen=True)
+class CompressedSize:
+    """Bytes of the scored text, and bytes after zlib (Carlini et al. 2021, section 5.2)."""
+
+    private: ClassVar[bool] = False
+    of: str = TARGET
+
+    def measure(
+        self, records: Sequence[Record], materials: Materials
+    ) -> list[Size | UnscorableError]:
+        """Sizes of exactly the text whose tokens are scored."""
+        return [self._of_one(record, materials) for record in records]
+
+    def _of_one(self, record: Record, materials: Materials) -> Size | UnscorableError:
+        try:
+            text = materials.encoder.scored_text(record).encode()
+        except UnscorableError as error:
+            return error
+        return Size(len(text), len(zlib.compress(text)))
+
+
+@dataclass(frozen=True)
+class Words:
+    """How often each word occurs in one record.
+
+    Attributes:
+        columns: (w,) numbers of the words, shared by all records of one measurement.
+        counts: (w,) how often each occurs.
+    """
+
+    columns: IntArray
+    counts: IntArray
+
+
+@dataclass(frozen=True)
+class WordCounts:
+    """Words of the whole record, prompt included, for the blind baseline.
+
+    Word numbers follow the sorted vocabulary of all records, so that their order does not matter.
+    The counts would give text away, so they are used and never kept. Text without word breaks
+    counts by character.
+    """
+
+    private: ClassVar[bool] = True
+    of: str = TARGET
+
+    def measure(self, records: Sequence[Record], materials: Materials) -> list[Words]:  # noqa: ARG002
+        """Word numbers and counts of each record."""
+        counted = [Counter(words(record.text)) for record in records]
+        vocabulary = {word: i for i, word in enumerate(sorted(set().union(*counted)))}
+        return [_numbered(counter, vocabulary) for counter in counted]
+
+
+def words(text: str) -> list[str]:
+    """Lower-case words; letters one by one where words are not set apart by spaces.
+
+    >>> words("Ein Kind, ein Hund")
+    ['ein', 'kind', 'ein', 'hund']
+    >>> words("東京は")
+    ['東', '京', 'は']
+    """
+    found: list[str] = []
+    for word in _WORD.findall(text.casefold()):
+        if any("\u3040" <= letter <= "\u9fff" or "\u0e00" <= letter <= "\u0eff" for letter in word):
+            found.extend(word)
+        else:
+            found.append(word)
+    return found
+
+
+def _numbered(counter: Counter[str], vocabulary: dict[str, int]) -> Words:
+    pairs = sorted((vocabulary[word], count) for word, count in counter.items())
+    return Words(
+        np.array([column for column, _ in pairs], dtype=np.int64),
+        np.array([count for _, count in pairs], dtype=np.int64),
+    )
