@@ -1,0 +1,195 @@
+"""Answers on disk: asked once, kept for good, and readable by nothing but a key.
+
+The key is a hash of the target's fingerprint (model, adapter, precision, access) and of the token
+ids, so an answer can only be found by who already has the text. The value is raw little-endian
+arrays with a checksum: no pickle, no text. SQLite in WAL mode: a batch is one transaction, and a
+process killed at any moment loses at most the batch in flight.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sqlite3
+import struct
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+
+from unseen.errors import StoreError
+from unseen.types import FloatArray, IntArray, Request, TokenStats
+
+# Part of every key: raise it when the same request would get another answer.
+ANSWER_VERSION = 1
+
+_HEADER = struct.Struct("<BBII")
+_PARTS = ("mean", "sd", "rank", "argmax")
+_LOOKUP = 500
+
+
+def key_of(fingerprint: str, request: Request) -> bytes:
+    """The key of a request to a target: 16 bytes."""
+    digest = hashlib.blake2b(f"{ANSWER_VERSION}|{fingerprint}|".encode(), digest_size=16)
+    digest.update(struct.pack("<I", len(request.context)))
+    digest.update(np.array(request.context + request.continuation, dtype="<i8").tobytes())
+    return digest.digest()
+
+
+class Store:
+    """Answers by key. Use it as a context manager, or close it.
+
+    Args:
+        path: the SQLite file, made with its folder where it is missing; None keeps everything in
+            memory.
+
+    Raises:
+        StoreError: where the file cannot be made, opened, read or written.
+    """
+
+    def __init__(self, path: Path | None = None) -> None:
+        self.path = path
+        with self._explained():
+            if path is not None:
+                path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+                path.touch(mode=0o600)
+            self._db = sqlite3.connect(":memory:" if path is None else path, timeout=60)
+            self._db.execute("PRAGMA journal_mode=WAL")
+            self._db.execute("PRAGMA synchronous=NORMAL")
+            self._db.execute(
+                "CREATE TABLE IF NOT EXISTS answers "
+                "(key BLOB PRIMARY KEY, value BLOB NOT NULL, times_scored INTEGER NOT NULL) "
+                "WITHOUT ROWID"
+            )
+            self._db.commit()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Closes the file."""
+        self._db.close()
+
+    def present(self, keys: Iterable[bytes]) -> set[bytes]:
+        """Which of the keys have an answer."""
+        found: set[bytes] = set()
+        with self._explained():
+            for part in _chunks(list(keys)):
+                marks = ",".join("?" * len(part))
+                rows = self._db.execute(f"SELECT key FROM answers WHERE key IN ({marks})", part)  # noqa: S608
+                found.update(row[0] for row in rows)
+        return found
+
+    def get(self, key: bytes) -> TokenStats:
+        """The answer of one key.
+
+        Raises:
+            StoreError: where there is none, or it is damaged.
+        """
+        with self._explained():
+            row = self._db.execute("SELECT value FROM answers WHERE key = ?", (key,)).fetchone()
+        if row is None:
+            raise StoreError("an answer that was measured is not in the store any more")
+        return self._unpack(row[0])
+
+    def put(self, answers: Iterable[tuple[bytes, TokenStats]]) -> None:
+        """Keeps answers, all or none of them."""
+        rows = [(key, _pack(stats)) for key, stats in answers]
+        with self._explained(), self._db:
+            self._db.executemany(
+                "INSERT INTO answers VALUES (?, ?, 1) ON CONFLICT (key) DO UPDATE "
+                "SET value = excluded.value, times_scored = times_scored + 1",
+                rows,
+            )
+
+    def count(self) -> tuple[int, int]:
+        """How many answers there are, and how often one was scored at most."""
+        with self._explained():
+            n, most = self._db.execute("SELECT COUNT(*), MAX(times_scored) FROM answers").fetchone()
+        return int(n), int(most or 0)
+
+    def _unpack(self, blob: bytes) -> TokenStats:
+        try:
+            return _unpack(blob)
+        except (ValueError, struct.error) as error:
+            raise StoreError(
+                f"the store {self.path} is damaged: {error}", fix="delete the file and run again"
+            ) from error
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.OperationalError as error:
+            if "full" in str(error):
+                raise StoreError(
+                    f"the disk is full: {self.path} cannot grow",
+                    fix="free some space and run the same command: what was measured is kept",
+                ) from error
+            raise StoreError(
+                f"the store {self.path} cannot be used: {error}",
+                fix="choose another folder with --cache-dir, or keep nothing with --no-cache",
+            ) from error
+        except sqlite3.DatabaseError as error:
+            raise StoreError(
+                f"{self.path} is not a store of answers, or it is damaged: {error}",
+                fix="delete the file, or choose another folder with --cache-dir",
+            ) from error
+        except OSError as error:
+            raise StoreError(
+                f"the store {self.path} cannot be made: {error.strerror}",
+                fix="choose another folder with --cache-dir, or keep nothing with --no-cache",
+            ) from error
+
+
+def _pack(stats: TokenStats) -> bytes:
+    size = 8 if stats.logprob.dtype == np.float64 else 4
+    given = [getattr(stats, part) for part in _PARTS]
+    flags = sum(1 << i for i, part in enumerate(given) if part is not None)
+    arrays = [stats.logprob.astype(f"<f{size}")]
+    arrays += [
+        part.astype(f"<f{size}" if name in ("mean", "sd") else "<i4")
+        for name, part in zip(_PARTS, given, strict=True)
+        if part is not None
+    ]
+    body = b"".join(array.tobytes() for array in arrays)
+    return _HEADER.pack(size, flags, len(stats.logprob), zlib.crc32(body)) + body
+
+
+def _unpack(blob: bytes) -> TokenStats:
+    size, flags, n, checksum = _HEADER.unpack_from(blob)
+    body = blob[_HEADER.size :]
+    if zlib.crc32(body) != checksum:
+        msg = "an answer does not have its checksum"
+        raise ValueError(msg)
+    offset = 0
+
+    def floats() -> FloatArray:
+        nonlocal offset
+        array = np.frombuffer(body, f"<f{size}", n, offset)
+        offset += n * size
+        return array
+
+    def integers() -> IntArray:
+        nonlocal offset
+        array = np.frombuffer(body, "<i4", n, offset)
+        offset += n * 4
+        return array
+
+    return TokenStats(
+        logprob=floats(),
+        mean=floats() if flags & 1 else None,
+        sd=floats() if flags & 2 else None,
+        rank=integers() if flags & 4 else None,
+        argmax=integers() if flags & 8 else None,
+    )
+
+
+def _chunks(keys: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
+    for start in range(0, len(keys), _LOOKUP):
+        yield keys[start : start + _LOOKUP]

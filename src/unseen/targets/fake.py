@@ -1,0 +1,211 @@
+"""A deterministic little language model over bytes: for tests, documentation and users' own tests.
+
+It behaves as the attacks expect of a model that remembers: sequences that it has memorised are
+more likely, and so is what has already occurred in the context. It needs no weights and no
+network, and it answers exactly alike for ever.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from jinja2 import TemplateError
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+from unseen.errors import UsageError
+from unseen.targets.access import Access
+from unseen.types import Batch, FloatArray, Request, TokenStats, Turn
+
+_SPECIALS = ("<|begin|>", "<|end|>", "<|system|>", "<|user|>", "<|assistant|>")
+_BOS, _EOS = 256, 257
+VOCABULARY = 256 + len(_SPECIALS)
+_TABLE = 509
+_MEMORY = 5
+_ECHO = 4
+
+CHAT_TEMPLATE = (
+    "{% for message in messages %}<|{{ message.role }}|>{{ message.content }}<|end|>{% endfor %}"
+    "{% if add_generation_prompt %}<|assistant|>{% endif %}"
+)
+
+
+@dataclass(frozen=True)
+class FakeTokenizer:
+    """Bytes of UTF-8, and five special tokens for conversations.
+
+    Attributes:
+        bos: whether texts begin with the token for a beginning.
+        chat: whether there is a chat template.
+    """
+
+    bos: bool = True
+    chat: bool = True
+
+    @property
+    def fingerprint(self) -> str:
+        return f"fake-bytes-{int(self.bos)}{int(self.chat)}"
+
+    @property
+    def bos_id(self) -> int | None:
+        return _BOS if self.bos else None
+
+    @property
+    def eos_id(self) -> int | None:
+        return _EOS
+
+    @property
+    def chat_template(self) -> str | None:
+        return CHAT_TEMPLATE if self.chat else None
+
+    def encode(self, text: str) -> list[int]:
+        """Bytes, with special tokens as one id each."""
+        ids: list[int] = []
+        for piece in re.split(f"({'|'.join(map(re.escape, _SPECIALS))})", text):
+            ids += [256 + _SPECIALS.index(piece)] if piece in _SPECIALS else piece.encode()
+        return ids
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Text of the bytes, special tokens left out."""
+        return bytes(id_ for id_ in ids if id_ < 256).decode(errors="replace")
+
+    def render(self, turns: tuple[Turn, ...], *, template: str, add_generation_prompt: bool) -> str:
+        """The conversation, by a Jinja template."""
+        environment = ImmutableSandboxedEnvironment(autoescape=False)
+        messages = [{"role": turn.role, "content": turn.content} for turn in turns]
+        try:
+            return environment.from_string(template).render(
+                messages=messages,
+                add_generation_prompt=add_generation_prompt,
+                bos_token=_SPECIALS[0],
+                eos_token=_SPECIALS[1],
+            )
+        except TemplateError as error:
+            raise UsageError(f"the chat template cannot be used: {error}") from error
+
+
+class FakeTarget:
+    """A fake model that remembers the texts it is given.
+
+    The logits of the next byte are fixed pseudo-random numbers of the two bytes before it, plus
+    `strength` where a memorised text continues so after the same five bytes, plus half of it
+    where the context itself has.
+
+    Args:
+        memorised: texts that the model has "seen in training".
+        strength: how strongly it remembers, in nats.
+        seed: another seed, another model.
+        access: the highest rung that it offers.
+        tokenizer: how texts become ids.
+        max_length: its context, in tokens.
+        name: what it is called.
+
+    Attributes:
+        n_executed: how many requests it was asked.
+    """
+
+    def __init__(
+        self,
+        memorised: Iterable[str] = (),
+        *,
+        strength: float = 2.0,
+        seed: int = 0,
+        access: Access = Access.LOGIT,
+        tokenizer: FakeTokenizer | None = None,
+        max_length: int = 8192,
+        name: str = "fake",
+    ) -> None:
+        texts = list(memorised)
+        self.name = name
+        self.access = access
+        self.tokenizer = tokenizer or FakeTokenizer()
+        self.max_length = max_length
+        self.batch_tokens = 16_384
+        self.n_executed = 0
+        self._strength = strength
+        self._seed = seed
+        self._table = np.random.default_rng(seed).normal(size=(_TABLE, VOCABULARY))
+        self._memory: defaultdict[tuple[int, ...], set[int]] = defaultdict(set)
+        for text in texts:
+            ids = self.tokenizer.encode(text)
+            for t in range(_MEMORY, len(ids)):
+                self._memory[tuple(ids[t - _MEMORY : t])].add(ids[t])
+        about = [texts, strength, seed, int(access), self.tokenizer.fingerprint]
+        digest = hashlib.blake2b(json.dumps(about).encode(), digest_size=16)
+        self.fingerprint = f"fake-{digest.hexdigest()}"
+
+    @property
+    def reference(self) -> FakeTarget:
+        """The same model before it remembered anything."""
+        return FakeTarget(
+            strength=self._strength,
+            seed=self._seed,
+            tokenizer=self.tokenizer,
+            max_length=self.max_length,
+            access=self.access,
+            name=f"{self.name} (base)",
+        )
+
+    def describe(self) -> dict[str, str]:
+        """Provider, model and access."""
+        return {"provider": "fake", "model": self.name, "dtype": "float64", "device": "cpu"}
+
+    def logits(self, ids: Sequence[int]) -> FloatArray:
+        """Logits of the token after each position, shape (len(ids), VOCABULARY)."""
+        before = [0, *ids[:-1]]
+        rows = [(31 * a + b) % _TABLE for a, b in zip(before, ids, strict=True)]
+        logits = self._table[rows].copy()
+        echoes: defaultdict[tuple[int, ...], set[int]] = defaultdict(set)
+        for t in range(len(ids)):
+            for next_id in self._memory.get(tuple(ids[max(0, t + 1 - _MEMORY) : t + 1]), ()):
+                logits[t, next_id] += self._strength
+            if t >= _ECHO:
+                echoes[tuple(ids[t - _ECHO : t])].add(ids[t])
+            for next_id in echoes.get(tuple(ids[max(0, t + 1 - _ECHO) : t + 1]), ()):
+                logits[t, next_id] += self._strength / 2
+        return logits
+
+    def execute(self, batch: Batch) -> list[TokenStats]:
+        """Statistics of every continuation token; moments from the LOGIT rung on."""
+        self.n_executed += len(batch.requests)
+        return [self._answer(request) for request in batch.requests]
+
+    def generate(self, prompts: Sequence[Sequence[int]], *, max_new_tokens: int) -> list[list[int]]:
+        """Greedy continuations; the end token ends one early."""
+        return [self._continue(list(prompt), max_new_tokens) for prompt in prompts]
+
+    def top_token(self, prompts: Sequence[Sequence[int]]) -> list[int]:
+        """The most likely next token of each prompt."""
+        return [int(self.logits(prompt)[-1].argmax()) for prompt in prompts]
+
+    def _continue(self, ids: list[int], max_new_tokens: int) -> list[int]:
+        start = len(ids)
+        while len(ids) - start < max_new_tokens:
+            ids.append(self.top_token([ids])[0])
+            if ids[-1] == _EOS:
+                break
+        return ids[start:]
+
+    def _answer(self, request: Request) -> TokenStats:
+        ids = request.context + request.continuation
+        logits = self.logits(ids)[len(request.context) - 1 : -1]
+        logprobs = logits - np.logaddexp.reduce(logits, axis=1, keepdims=True)
+        tokens = np.array(request.continuation)
+        own = logprobs[np.arange(len(tokens)), tokens]
+        if self.access < Access.LOGIT:
+            return TokenStats(own)
+        p = np.exp(logprobs)
+        mean = (p * logprobs).sum(axis=1)
+        variance = (p * (logprobs - mean[:, None]) ** 2).sum(axis=1)
+        return TokenStats(
+            logprob=own,
+            mean=mean,
+            sd=np.sqrt(variance),
+            rank=(logprobs > own[:, None]).sum(axis=1).astype(np.int32),
+            argmax=logprobs.argmax(axis=1).astype(np.int32),
+        )

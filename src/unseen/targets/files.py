@@ -1,0 +1,217 @@
+"""Where a model's files are, and a hash of what is in them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from unseen.errors import ModelError
+
+_WEIGHTS = ("*.safetensors", "*.bin", "*.pt", "*.pth")
+_CONFIGS = ("config.json", "generation_config.json", "adapter_config.json")
+_ADAPTER = "adapter_config.json"
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a model comes from.
+
+    Attributes:
+        model: folder (or hub name) that transformers loads.
+        adapter: folder of the PEFT adapter on it, or None.
+        model_name: what the user calls the model without the adapter.
+        revision: of a hub name.
+    """
+
+    model: str
+    adapter: Path | None
+    model_name: str
+    revision: str | None = None
+
+    @property
+    def name(self) -> str:
+        """What the user calls it."""
+        return self.model_name if self.adapter is None else str(self.adapter)
+
+    @property
+    def tokenizer(self) -> str:
+        """Where the tokenizer is: beside the adapter if it has its own, else beside the model."""
+        if self.adapter is not None and (self.adapter / "tokenizer_config.json").is_file():
+            return str(self.adapter)
+        return self.model
+
+
+def locate(
+    model: str,
+    *,
+    adapter: str | None = None,
+    base_model: str | None = None,
+    revision: str | None = None,
+    cache_dir: Path | None = None,
+) -> Source:
+    """Finds out what a user's word for a model means.
+
+    Args:
+        model: folder, hub name, GGUF file, or adapter folder.
+        adapter: adapter folder to put on `model`.
+        base_model: an adapter's base, if not where its configuration says.
+        revision: of a hub name.
+        cache_dir: where a converted GGUF file is kept.
+
+    Raises:
+        ModelError: where files are missing; says which, and what would do.
+    """
+    path = Path(model).expanduser()
+    if adapter is None and path.is_dir() and (path / _ADAPTER).is_file():
+        if not (path / "config.json").is_file() or base_model is not None:
+            adapter, model = str(path), base_model or _base_of(path)
+        path = Path(model).expanduser()
+    folder = None if adapter is None else _adapter_folder(Path(adapter).expanduser())
+    return Source(_model_folder(path, model, revision, cache_dir), folder, model, revision)
+
+
+def _model_folder(path: Path, model: str, revision: str | None, cache_dir: Path | None) -> str:
+    gguf = _gguf_in(path)
+    if gguf is not None:
+        from unseen.targets.gguf import convert
+
+        return str(convert(gguf, (cache_dir or default_cache()) / "models"))
+    if path.is_dir():
+        _check_folder(path)
+        return str(path)
+    if path.exists() or _looks_like_a_path(model):
+        near = f" in {path.parent}" if path.parent.is_dir() else ""
+        raise ModelError(
+            f"there is no model folder {model}",
+            fix=f"look for it{near}, or give a hub name such as ORG/NAME",
+        )
+    return _from_hub(model, revision)
+
+
+def _from_hub(model: str, revision: str | None) -> str:
+    from unseen.errors import need
+
+    hub = need("huggingface_hub", "hf")
+    try:
+        return str(
+            hub.snapshot_download(
+                model,
+                revision=revision,
+                allow_patterns=["*.json", "*.safetensors", "*.model", "*.txt", "*.jinja", "*.py"],
+            )
+        )
+    except (OSError, ValueError, hub.errors.HfHubHTTPError) as error:
+        raise ModelError(
+            f"cannot get {model!r} from the hub, and there is no folder of that name: "
+            f"{type(error).__name__}",
+            fix="check the name and the network, or give the path of a local folder",
+        ) from error
+
+
+def _gguf_in(path: Path) -> Path | None:
+    if path.suffix == ".gguf" and path.is_file():
+        return path
+    if path.is_dir() and not (path / "config.json").is_file():
+        files = sorted(path.glob("*.gguf"))
+        if len(files) == 1:
+            return files[0]
+        if files:
+            raise ModelError(f"{path} holds {len(files)} GGUF files", fix=f"name one: {files[0]}")
+    return None
+
+
+def _check_folder(path: Path) -> None:
+    if not (path / "config.json").is_file():
+        raise ModelError(
+            f"{path} is no model folder: it has no config.json",
+            fix="give the folder that save_pretrained wrote",
+        )
+    if not any(True for _ in weight_files(path)):
+        raise ModelError(
+            f"{path} has a config.json but no weights (*.safetensors)",
+            fix="copy the weight files into the folder, or give the folder that has them",
+        )
+
+
+def _adapter_folder(path: Path) -> Path:
+    if not (path / _ADAPTER).is_file():
+        raise ModelError(
+            f"{path} is no adapter folder: it has no {_ADAPTER}",
+            fix="give the folder that peft's save_pretrained wrote",
+        )
+    if not any(True for _ in weight_files(path)):
+        raise ModelError(f"{path} has an {_ADAPTER} but no adapter weights (*.safetensors)")
+    return path
+
+
+def _base_of(adapter: Path) -> str:
+    try:
+        base = json.loads((adapter / _ADAPTER).read_text(encoding="utf-8"))[
+            "base_model_name_or_path"
+        ]
+    except (OSError, ValueError, KeyError) as error:
+        raise ModelError(
+            f"{adapter / _ADAPTER} does not say which base model the adapter is for",
+            fix="say it: --base-model MODEL",
+        ) from error
+    if not base:
+        raise ModelError(f"{adapter} names no base model", fix="say it: --base-model MODEL")
+    here = Path(base).expanduser()
+    if _looks_like_a_path(base) and not here.exists():
+        beside = (adapter / base).resolve()
+        if beside.exists():
+            return str(beside)
+        raise ModelError(
+            f"the adapter {adapter} is for the base model {base}, which is not there",
+            fix="say where it is: --base-model MODEL",
+        )
+    return str(base)
+
+
+def _looks_like_a_path(model: str) -> bool:
+    return model.startswith((".", "/", "~")) or model.count("/") > 1 or model.endswith(".gguf")
+
+
+def weight_files(folder: Path) -> Iterator[Path]:
+    """Files with weights in a model or adapter folder, sorted by name."""
+    for pattern in _WEIGHTS:
+        yield from sorted(folder.glob(pattern))
+
+
+def fingerprint_of(source: Source) -> str:
+    """Content hash of configuration and weights of model and adapter: 32 hex digits."""
+    digest = hashlib.sha256()
+    for folder in filter(None, (Path(source.model), source.adapter)):
+        digest.update(b"|")
+        for file in (*(folder / name for name in _CONFIGS), *weight_files(folder)):
+            if file.is_file():
+                digest.update(file.name.encode() + _file_hash(file))
+    return digest.hexdigest()[:32]
+
+
+def _file_hash(file: Path) -> bytes:
+    if file.name in _CONFIGS:
+        return hashlib.sha256(_without_paths(file)).digest()
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").digest()
+
+
+def _without_paths(file: Path) -> bytes:
+    """A configuration without the entries that say where it was saved: moving changes nothing."""
+    try:
+        config = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return file.read_bytes()
+    for name in ("_name_or_path", "base_model_name_or_path", "transformers_version"):
+        config.pop(name, None)
+    return json.dumps(config, sort_keys=True).encode()
+
+
+def default_cache() -> Path:
+    """The folder for converted models and answers, of the user who runs this."""
+    import platformdirs
+
+    return Path(platformdirs.user_cache_dir("unseen"))

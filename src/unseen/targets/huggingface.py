@@ -1,0 +1,617 @@
+"""Local models through transformers: folders, hub names, PEFT adapters, GGUF files.
+
+What makes it fast and right: rows are padded on one side and masked, the LM head runs on scored
+positions only and in chunks, the statistics are computed in float32 whatever the model's
+precision, and a prefix that many rows share is read once. Two of these shortcuts depend on the
+architecture, so each is compared with the plain forward pass of the model at hand and left out
+where it differs; nothing is assumed from a model's name.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import hashlib
+import inspect
+import json
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from unseen.errors import ModelError, OutOfMemoryError, TargetError, UsageError, need
+from unseen.targets.access import Access
+from unseen.targets.files import Source, fingerprint_of, locate
+from unseen.types import Batch, Request, TokenStats, Turn
+
+if TYPE_CHECKING:
+    import torch
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+Padding = Literal["right", "left"]
+
+# Logits of this many bytes are held at once: on a CPU they should stay near its caches.
+_LOGIT_BYTES = {"cpu": 8 * 2**20, "cuda": 512 * 2**20}
+_BATCH_TOKENS = {"cpu": 2_048, "cuda": 16_384}
+_PROBE_LENGTH = 8
+
+
+class HFTokenizer:
+    """A transformers tokenizer as `unseen` needs it: nothing is added, nothing is warned about."""
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
+        self._tokenizer = tokenizer
+        empty = list(tokenizer("")["input_ids"])
+        begins = bool(empty) and empty[0] == tokenizer.bos_token_id
+        self.bos_id: int | None = tokenizer.bos_token_id if begins else None
+        self.eos_id: int | None = tokenizer.eos_token_id
+        template = tokenizer.chat_template
+        self.chat_template: str | None = template if isinstance(template, str) else None
+        self.fingerprint = self._content_hash()
+
+    def encode(self, text: str) -> list[int]:
+        """Token ids of the text alone."""
+        return list(self._tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"])
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text of some ids, special tokens left out."""
+        return str(
+            self._tokenizer.decode(
+                list(ids), skip_special_tokens=True, clean_up_tokenization_spaces=False
+            )
+        )
+
+    def render(self, turns: tuple[Turn, ...], *, template: str, add_generation_prompt: bool) -> str:
+        """The conversation, by the chat template engine of transformers."""
+        from jinja2 import TemplateError
+
+        messages = [{"role": turn.role, "content": turn.content} for turn in turns]
+        try:
+            return str(
+                self._tokenizer.apply_chat_template(
+                    messages,
+                    chat_template=template,
+                    add_generation_prompt=add_generation_prompt,
+                    tokenize=False,
+                )
+            )
+        except TemplateError as error:
+            raise UsageError(f"the chat template refuses this conversation: {error}") from error
+
+    def _content_hash(self) -> str:
+        backend = getattr(self._tokenizer, "backend_tokenizer", None)
+        about = (
+            backend.to_str()
+            if backend is not None
+            else json.dumps(self._tokenizer.get_vocab(), sort_keys=True)
+        )
+        return hashlib.sha256(about.encode()).hexdigest()[:32]
+
+
+class HFTarget:
+    """A causal language model that runs here.
+
+    Args:
+        model: a folder, a hub name, a GGUF file, or the folder of a PEFT adapter (its base is
+            then taken from the adapter's own configuration).
+        adapter: a PEFT adapter folder to put on `model`.
+        base_model: where an adapter's base is, if not where its configuration says.
+        revision: of a hub name.
+        tokenizer: folder or hub name, if not beside the model.
+        dtype: "auto" is float32 on a CPU and the checkpoint's own precision elsewhere.
+        device: "auto", "cpu", "cuda", "cuda:1", …
+        attn_implementation: as in transformers.
+        trust_remote_code: whether code that comes with the model may run.
+        cache_dir: where converted GGUF models are kept.
+        batch_tokens: padded tokens a batch; None chooses by device.
+        padding: the side on which short rows are filled up.
+        reference: "base" (an adapter's base model), another model's folder or name, or None.
+
+    Raises:
+        ModelError: where something is missing or cannot be loaded, with what to do about it.
+        MissingExtraError: where torch or transformers is not installed.
+    """
+
+    access = Access.WHITE_BOX
+
+    def __init__(
+        self,
+        model: str | Path,
+        *,
+        adapter: str | Path | None = None,
+        base_model: str | None = None,
+        revision: str | None = None,
+        tokenizer: str | None = None,
+        dtype: str = "auto",
+        device: str = "auto",
+        attn_implementation: str | None = None,
+        trust_remote_code: bool = False,
+        cache_dir: Path | None = None,
+        batch_tokens: int | None = None,
+        padding: Padding = "right",
+        reference: str | None = None,
+    ) -> None:
+        torch_ = need("torch", "hf")
+        need("transformers", "hf")
+        source = locate(
+            str(model),
+            adapter=None if adapter is None else str(adapter),
+            base_model=base_model,
+            revision=revision,
+            cache_dir=cache_dir,
+        )
+        self.name = source.name
+        self.padding: Padding = padding
+        self.device = torch_.device(_device(torch_, device))
+        self.dtype = _dtype(torch_, dtype, self.device, source)
+        self._options: dict[str, Any] = {
+            "dtype": dtype,
+            "device": device,
+            "attn_implementation": attn_implementation,
+            "trust_remote_code": trust_remote_code,
+            "cache_dir": cache_dir,
+            "batch_tokens": batch_tokens,
+            "padding": padding,
+        }
+        with _quiet():
+            self._tokenizer = _load_tokenizer(
+                source, tokenizer, trust_remote_code=trust_remote_code
+            )
+            self._model = _load_model(
+                source,
+                self.dtype,
+                self.device,
+                attn_implementation,
+                trust_remote_code=trust_remote_code,
+            )
+        self.tokenizer = HFTokenizer(self._tokenizer)
+        self.max_length = _max_length(self._model.config)
+        self.batch_tokens = batch_tokens or _BATCH_TOKENS.get(self.device.type, 8_192)
+        self._source = source
+        self._reference = reference
+        self.fingerprint = self._fingerprint(source)
+        self._prepare()
+
+    def _prepare(self) -> None:
+        import torch
+
+        self._peft = self._model if self._source.adapter else None
+        inner = self._model.get_base_model() if self._peft is not None else self._model
+        self._virtual = bool(
+            self._peft is not None and self._peft.active_peft_config.is_prompt_learning
+        )
+        self._decoder: Any = getattr(inner, inner.base_model_prefix, None)
+        self._head: Any = inner.get_output_embeddings()
+        takes = () if self._decoder is None else inspect.signature(self._decoder.forward).parameters
+        self._cache_argument = "cache" if "cache" in takes else "past_key_values"
+        self.uses_adapter = True
+        self._prefix: tuple[tuple[int, ...], Any] | None = None
+        with torch.inference_mode():
+            self.head_apart = self._head_can_run_apart()
+        self.prefix_cache: bool | None = None if self.head_apart else False
+
+    # --- what the user and the run record see -------------------------------------------------
+
+    def describe(self) -> dict[str, str]:
+        """Provider, model, adapter, precision, device and the shortcuts in use."""
+        facts = {
+            "provider": "hf",
+            "model": self.name,
+            "architecture": type(self._model.config).__name__.removesuffix("Config"),
+            "dtype": str(self.dtype).removeprefix("torch."),
+            "device": str(self.device),
+            "max_length": str(self.max_length),
+            "head": "scored positions only" if self.head_apart else "as the model runs it",
+        }
+        if self._source.adapter is not None and self.uses_adapter:
+            facts["adapter"] = str(self._source.adapter)
+        if self._source.revision:
+            facts["revision"] = self._source.revision
+        return facts
+
+    @property
+    def reference(self) -> HFTarget | None:
+        """The reference model: the adapter's base, or the one named, or None.
+
+        Raises:
+            ModelError: where "base" is asked for and there is no adapter, or it cannot be loaded.
+        """
+        if self._reference is None or self._reference == "none":
+            return None
+        if self._reference == "base":
+            return self.without_adapter()
+        return HFTarget(self._reference, **self._options)
+
+    @property
+    def has_base(self) -> bool:
+        """Whether there is an adapter whose base can serve as reference."""
+        return self._source.adapter is not None
+
+    def without_adapter(self) -> HFTarget:
+        """The base model of an adapter: the same weights in memory, with the adapter off.
+
+        Raises:
+            ModelError: where there is no adapter.
+        """
+        if not self.has_base:
+            raise ModelError(
+                f"{self.name} is no adapter, so it has no base model to compare with",
+                fix="name the model that it was fine-tuned from: --reference MODEL",
+            )
+        base = copy.copy(self)
+        base._become_base()  # noqa: SLF001 (a copy of this object)
+        return base
+
+    def _become_base(self) -> None:
+        plain = Source(self._source.model, None, self._source.model_name, self._source.revision)
+        self.uses_adapter = False
+        self.name = f"{self._source.model_name} (base)"
+        self.fingerprint = self._fingerprint(plain)
+        self._prefix = None
+        self._reference = None
+
+    def _fingerprint(self, source: Source) -> str:
+        return f"hf-{fingerprint_of(source)}-{str(self.dtype).removeprefix('torch.')}"
+
+    # --- questions ----------------------------------------------------------------------------
+
+    def execute(self, batch: Batch) -> list[TokenStats]:
+        """Statistics of every continuation token of the batch.
+
+        Raises:
+            OutOfMemoryError: where the batch does not fit.
+            TargetError: where the model gives no finite numbers.
+        """
+        import torch
+
+        with torch.inference_mode(), self._adapter(), _memory_errors(torch):
+            if batch.prefix and self._prefix_works(batch):
+                return self._forward(batch.prefix, batch.requests)
+            return [
+                answer for rows in self._without_prefix(batch) for answer in self._forward((), rows)
+            ]
+
+    def generate(self, prompts: Sequence[Sequence[int]], *, max_new_tokens: int) -> list[list[int]]:
+        """Greedy continuations, one prompt at a time; the end token ends one early."""
+        import torch
+
+        made: list[list[int]] = []
+        with torch.inference_mode(), self._adapter(), _quiet():
+            for prompt in prompts:
+                ids = torch.tensor([list(prompt)], device=self.device)
+                out = self._model.generate(
+                    input_ids=ids,
+                    attention_mask=torch.ones_like(ids),
+                    max_new_tokens=max_new_tokens,
+                    do_sample=False,
+                    temperature=None,
+                    top_p=None,
+                    top_k=None,
+                    pad_token_id=self._tokenizer.pad_token_id or self._tokenizer.eos_token_id,
+                )
+                made.append(out[0, ids.shape[1] :].tolist())
+        return made
+
+    def top_token(self, prompts: Sequence[Sequence[int]]) -> list[int]:
+        """The most likely next token of each prompt."""
+        import torch
+
+        with torch.inference_mode(), self._adapter():
+            return [
+                int(self._logits(torch.tensor([list(prompt)], device=self.device))[0, -1].argmax())
+                for prompt in prompts
+            ]
+
+    # --- forward passes -----------------------------------------------------------------------
+
+    def _forward(self, prefix: tuple[int, ...], rows: Sequence[Request]) -> list[TokenStats]:
+        import torch
+
+        texts = [(row.context + row.continuation)[len(prefix) :] for row in rows]
+        width = max(map(len, texts))
+        left = self.padding == "left"
+        ids = torch.zeros((len(rows), width), dtype=torch.long)
+        mask = torch.zeros((len(rows), width), dtype=torch.long)
+        places: list[torch.Tensor] = []
+        for i, (row, text) in enumerate(zip(rows, texts, strict=True)):
+            start = width - len(text) if left else 0
+            ids[i, start : start + len(text)] = torch.tensor(text)
+            mask[i, start : start + len(text)] = 1
+            first = start + len(row.context) - len(prefix) - 1
+            places.append(torch.arange(first, first + len(row.continuation)))
+        inputs: dict[str, Any] = {"input_ids": ids.to(self.device), "use_cache": False}
+        if prefix:
+            past = copy.deepcopy(self._read_prefix(prefix))
+            past.batch_repeat_interleave(len(rows))
+            inputs |= {self._cache_argument: past, "use_cache": True}
+        if left and not bool(mask.all()):
+            whole = torch.cat([torch.ones((len(rows), len(prefix)), dtype=torch.long), mask], 1)
+            inputs["attention_mask"] = whole.to(self.device)
+            inputs["position_ids"] = (mask.cumsum(1) - 1).clamp(min=0).to(self.device) + len(prefix)
+        row_of = torch.cat([torch.full_like(place, i) for i, place in enumerate(places)])
+        tokens = torch.tensor([token for row in rows for token in row.continuation])
+        parts = self._statistics(inputs, row_of, torch.cat(places), tokens.to(self.device))
+        return _split(parts, [len(row.continuation) for row in rows])
+
+    def _statistics(
+        self,
+        inputs: dict[str, Any],
+        row_of: torch.Tensor,
+        places: torch.Tensor,
+        tokens: torch.Tensor,
+    ) -> list[torch.Tensor]:
+        """Chunks of log-prob, mean, sd, rank and argmax of the given positions, side by side."""
+        import torch
+
+        row_of, places = row_of.to(self.device), places.to(self.device)
+        if self.head_apart and not self._sees_virtual_tokens():
+            states = self._decoder(**inputs).last_hidden_state[row_of, places]
+            logits_of = self._head
+        else:
+            width = inputs["input_ids"].shape[1]
+            states = self._model(**inputs).logits[:, -width:][row_of, places]
+            logits_of = _identity
+        chunk = self._rows_at_once()
+        found = [
+            _moments(logits_of(states[start : start + chunk]), tokens[start : start + chunk])
+            for start in range(0, len(tokens), chunk)
+        ]
+        parts = [torch.cat(part).cpu() for part in zip(*found, strict=True)]
+        if not bool(torch.isfinite(parts[0]).all()):
+            raise TargetError(
+                f"{self.name} gives log-probabilities that are not finite",
+                fix="its weights may be damaged, or overflow in this precision: try --dtype float32",
+            )
+        return parts
+
+    def _rows_at_once(self) -> int:
+        room = _LOGIT_BYTES.get(self.device.type, _LOGIT_BYTES["cuda"])
+        vocabulary = getattr(self._model.config.get_text_config(), "vocab_size", 50_000)
+        return max(1, room // (4 * int(vocabulary)))
+
+    def _logits(self, ids: torch.Tensor) -> torch.Tensor:
+        logits: torch.Tensor = self._model(input_ids=ids, use_cache=False).logits
+        return logits[:, -ids.shape[1] :]
+
+    def _read_prefix(self, prefix: tuple[int, ...]) -> Any:
+        import torch
+
+        if self._prefix is None or self._prefix[0] != prefix:
+            self._prefix = None
+            ids = torch.tensor([prefix], device=self.device)
+            cache = self._decoder(input_ids=ids, use_cache=True).past_key_values
+            self._prefix = (prefix, cache)
+        return self._prefix[1]
+
+    def _without_prefix(self, batch: Batch) -> Iterator[tuple[Request, ...]]:
+        """The batch's rows, in parts whose whole length fits the token budget."""
+        longest = max(row.length for row in batch.requests)
+        n_rows = max(1, self.batch_tokens // longest) if batch.prefix else len(batch.requests)
+        for start in range(0, len(batch.requests), n_rows):
+            yield batch.requests[start : start + n_rows]
+
+    # --- shortcuts, each measured before it is used -------------------------------------------
+
+    def _head_can_run_apart(self) -> bool:
+        """Whether head(decoder(x)) is what the model itself says: soft-caps and scales differ."""
+        import torch
+
+        if self._decoder is None or self._head is None or self._virtual:
+            return False
+        vocabulary = self._head.weight.shape[0]
+        ids = torch.arange(1, 1 + _PROBE_LENGTH, device=self.device)[None] * 7 % vocabulary
+        try:
+            apart = self._head(self._decoder(input_ids=ids, use_cache=False).last_hidden_state)
+        except (TypeError, AttributeError, RuntimeError):
+            return False
+        whole = self._logits(ids)
+        return bool(
+            apart.shape == whole.shape and torch.allclose(apart, whole, atol=1e-5, rtol=1e-4)
+        )
+
+    def _prefix_works(self, batch: Batch) -> bool:
+        """Whether a cached prefix gives what reading it again gives, tried on the first row."""
+        if self._sees_virtual_tokens() or not self.head_apart:
+            return False
+        if self.prefix_cache is None:
+            row = batch.requests[:1]
+            try:
+                cached = self._forward(batch.prefix, row)[0].logprob
+            except (TypeError, AttributeError, ValueError, NotImplementedError):
+                self.prefix_cache = False
+                return False
+            plain = self._forward((), row)[0].logprob
+            exact = str(self.dtype) in ("torch.float32", "torch.float64")
+            self.prefix_cache = bool(abs(cached - plain).max() <= (1e-3 if exact else 0.25))
+        return self.prefix_cache
+
+    def _sees_virtual_tokens(self) -> bool:
+        return self._virtual and self.uses_adapter
+
+    @contextlib.contextmanager
+    def _adapter(self) -> Iterator[None]:
+        if self._peft is None or self.uses_adapter:
+            yield
+        else:
+            with self._peft.disable_adapter():
+                yield
+
+
+def _identity(logits: torch.Tensor) -> torch.Tensor:
+    return logits
+
+
+def _moments(logits: torch.Tensor, tokens: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """Statistics of n next-token distributions, computed in float32 or better.
+
+    Args:
+        logits: (n, vocabulary), of any precision.
+        tokens: (n,) the tokens that really came.
+
+    Returns:
+        log p(token), sum p log p, the standard deviation of log p under p, rank and argmax,
+        each (n,).
+    """
+    import torch
+
+    if logits.dtype != torch.float64:
+        logits = logits.float()
+    top = logits.max(dim=-1)
+    own = logits.gather(-1, tokens[:, None])
+    rank = (logits > own).sum(-1)
+    shifted = logits - top.values[:, None]
+    weights = shifted.exp()
+    total = weights.sum(-1)
+    log_total = total.log()
+    mean = torch.linalg.vecdot(weights, shifted) / total
+    # Centred before squaring: the difference of two large moments would lose the small sd.
+    centred = shifted.sub_(mean[:, None]).square_()
+    # p = 0 where log p is -inf: such a token adds nothing to any moment.
+    variance = torch.linalg.vecdot(weights, centred) / total
+    logprob = (own - top.values[:, None])[:, 0] - log_total
+    return logprob, mean - log_total, variance.clamp(min=0).sqrt(), rank, top.indices
+
+
+def _split(parts: Sequence[torch.Tensor], lengths: Sequence[int]) -> list[TokenStats]:
+    logprob, mean, sd, rank, argmax = (part.numpy() for part in parts)
+    answers: list[TokenStats] = []
+    start = 0
+    for length in lengths:
+        here = slice(start, start + length)
+        answers.append(
+            TokenStats(
+                logprob=logprob[here].copy(),
+                mean=mean[here].copy(),
+                sd=sd[here].copy(),
+                rank=rank[here].astype("int32"),
+                argmax=argmax[here].astype("int32"),
+            )
+        )
+        start += length
+    return answers
+
+
+# --- loading ----------------------------------------------------------------------------------
+
+
+def _load_model(
+    source: Source,
+    dtype: torch.dtype,
+    device: torch.device,
+    attn_implementation: str | None,
+    *,
+    trust_remote_code: bool,
+) -> PreTrainedModel:
+    from transformers import AutoModelForCausalLM
+
+    options: dict[str, Any] = {"dtype": dtype, "trust_remote_code": trust_remote_code}
+    if attn_implementation is not None:
+        options["attn_implementation"] = attn_implementation
+    with _load_errors(source.model_name):
+        model, info = AutoModelForCausalLM.from_pretrained(
+            source.model, output_loading_info=True, **options
+        )
+    if missing := sorted(info.get("missing_keys", ())):
+        raise ModelError(
+            f"{source.model_name} lacks weights that a language model needs: "
+            f"{', '.join(missing[:3])}{' …' if len(missing) > 3 else ''}",
+            fix="is it a causal language model? An encoder has no head that predicts the next token",
+        )
+    if source.adapter is not None:
+        peft = need("peft", "hf")
+        with _load_errors(str(source.adapter)):
+            model = peft.PeftModel.from_pretrained(model, str(source.adapter))
+    model.to(device)
+    model.eval()
+    for parameter in model.parameters():
+        parameter.requires_grad_(False)  # noqa: FBT003 (torch's own signature)
+    return model
+
+
+def _load_tokenizer(
+    source: Source, tokenizer: str | None, *, trust_remote_code: bool
+) -> PreTrainedTokenizerBase:
+    from transformers import AutoTokenizer
+
+    where = tokenizer or source.tokenizer
+    with _load_errors(f"the tokenizer of {where}"):
+        return AutoTokenizer.from_pretrained(where, trust_remote_code=trust_remote_code)
+
+
+def _max_length(config: Any) -> int:
+    text = config.get_text_config()
+    for name in ("max_position_embeddings", "n_positions", "n_ctx", "max_seq_len"):
+        length = getattr(text, name, None)
+        if isinstance(length, int) and length > 0:
+            return length
+    return 1_000_000
+
+
+def _device(torch_: Any, device: str) -> str:
+    if device != "auto":
+        return device
+    return "cuda" if torch_.cuda.is_available() else "cpu"
+
+
+def _dtype(torch_: Any, dtype: str, device: torch.device, source: Source) -> torch.dtype:
+    if dtype != "auto":
+        chosen = getattr(torch_, dtype, None)
+        if not isinstance(chosen, torch_.dtype) or not chosen.is_floating_point:
+            raise ModelError(
+                f"unknown dtype {dtype!r}", fix="--dtype auto | float32 | bfloat16 | float16"
+            )
+        return chosen
+    if device.type == "cpu":
+        return torch_.float32
+    from transformers import AutoConfig
+
+    with _load_errors(source.model_name):
+        config = AutoConfig.from_pretrained(source.model)
+    return getattr(config, "dtype", None) or torch_.float32
+
+
+@contextlib.contextmanager
+def _load_errors(what: str) -> Iterator[None]:
+    try:
+        yield
+    except ModelError:
+        raise
+    except (OSError, ValueError, KeyError, RuntimeError, ImportError, TypeError) as error:
+        first = str(error).strip().splitlines()
+        raise ModelError(
+            f"cannot load {what}: {first[0] if first else type(error).__name__}",
+            fix="use a folder with config.json, weights (*.safetensors) and tokenizer, "
+            "a hub name, a PEFT adapter folder or a GGUF file",
+        ) from error
+
+
+@contextlib.contextmanager
+def _memory_errors(torch_: Any) -> Iterator[None]:
+    try:
+        yield
+    except torch_.OutOfMemoryError as error:
+        torch_.cuda.empty_cache()
+        raise OutOfMemoryError("the batch does not fit into the device's memory") from error
+    except MemoryError as error:
+        raise OutOfMemoryError("the batch does not fit into memory") from error
+    except RuntimeError as error:
+        if "allocate memory" in str(error) or "not enough memory" in str(error):
+            raise OutOfMemoryError("the batch does not fit into memory") from error
+        raise
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Keeps loading bars and advice of transformers away from the user's terminal."""
+    from transformers.utils import logging
+
+    level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    try:
+        yield
+    finally:
+        logging.set_verbosity(level)
+        if bars:
+            logging.enable_progress_bar()
