@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
@@ -70,6 +70,14 @@ class Ask:
     requests: tuple[Request, ...]
     keep: tuple[BoolArray, ...]
 
+    @property
+    def scored(self) -> tuple[tuple[int, ...], ...]:
+        """The ids of the counted tokens, for each request."""
+        return tuple(
+            tuple(np.array(request.continuation)[keep].tolist())
+            for request, keep in zip(self.requests, self.keep, strict=True)
+        )
+
     def read(self, answers: Sequence[TokenStats]) -> list[TokenStats]:
         """The counted tokens of each answer."""
         return [answer.at(keep) for answer, keep in zip(answers, self.keep, strict=True)]
@@ -78,6 +86,9 @@ class Ask:
 @runtime_checkable
 class LikelihoodSignal(Protocol):
     """Asks a model how likely tokens are."""
+
+    gives: ClassVar[type]
+    """The class of its values."""
 
     @property
     def of(self) -> str:
@@ -98,6 +109,8 @@ class LikelihoodSignal(Protocol):
 class TextSignal(Protocol):
     """Reads the text of records; asks no model."""
 
+    gives: ClassVar[type]
+    """The class of its values."""
     private: ClassVar[bool]
     """True where the value would give text away: it is used, and never kept."""
 
@@ -119,6 +132,15 @@ def key(signal: Signal) -> str:
     """
     fields = dataclasses.asdict(signal)  # type: ignore[call-overload]
     return f"{type(signal).__name__}{json.dumps(fields, sort_keys=True)}"
+
+
+def known_needed(signals: Iterable[Signal]) -> tuple[int, int]:
+    """How many members and non-members have to be set aside for some signals.
+
+    A signal that shows known records before the judged ones says so by a property `known_needed`.
+    """
+    needs = [getattr(signal, "known_needed", (0, 0)) for signal in signals]
+    return max((m for m, _ in needs), default=0), max((n for _, n in needs), default=0)
 
 
 def one_request(encoded: Encoded) -> Ask:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 from unseen.errors import UnscorableError
 from unseen.signals.base import TARGET, Ask, Materials, one_request
@@ -24,6 +24,7 @@ class PrefixedStatistics:
         shots: how many, at most.
     """
 
+    gives: ClassVar[type] = TokenStats
     of: str = TARGET
     known: Literal["nonmembers", "members"] = "nonmembers"
     shots: int = 7
@@ -33,6 +34,11 @@ class PrefixedStatistics:
             msg = f"got shots={self.shots}, expected at least 1"
             raise ValueError(msg)
 
+    @property
+    def known_needed(self) -> tuple[int, int]:
+        """Members and non-members to set aside."""
+        return (self.shots, 0) if self.known == "members" else (0, self.shots)
+
     def ask(self, record: Record, materials: Materials) -> Ask:
         """One request: the scored tokens after the prefix and their own context."""
         pool = materials.known_nonmembers if self.known == "nonmembers" else materials.known_members
@@ -40,14 +46,19 @@ class PrefixedStatistics:
             reason = f"no known {self.known} are set aside for the prefix"
             raise UnscorableError(reason)
         shots = pool[: self.shots]
-        materials.encoder.encode(record)  # what cannot be scored alone has that reason, not ours
+        alone = one_request(materials.encoder.encode(record))
+        problem = ""
         for dropped in range(len(shots)):
             try:
-                return one_request(materials.encoder.encode(record, before=shots[dropped:]))
-            except UnscorableError:
+                ask = one_request(materials.encoder.encode(record, before=shots[dropped:]))
+            except UnscorableError as error:
+                problem = error.problem
                 continue
-        reason = "the record and one shot do not fit into the context"
-        raise UnscorableError(reason)
+            if ask.scored != alone.scored:
+                reason = "the template changes the record when others stand before it"
+                raise UnscorableError(reason)
+            return ask
+        raise UnscorableError(problem)
 
     def observe(self, answers: Sequence[TokenStats]) -> TokenStats:
         """The statistics as they are."""

@@ -6,6 +6,7 @@ import hashlib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 
@@ -49,6 +50,7 @@ class MaskedProbes:
         seed: another seed, other masks.
     """
 
+    gives: ClassVar[type] = ProbedLikelihoods
     of: str = TARGET
     probes: int = 5
     rate: float = 0.5
@@ -70,7 +72,7 @@ class MaskedProbes:
             one_request(materials.encoder.encode(record, before=(probe,)))
             for probe in self.made_from(record)
         ]
-        if any(ask.requests[0].continuation != asks[0].requests[0].continuation for ask in asks):
+        if any(ask.scored != asks[0].scored for ask in asks):
             reason = "the template changes the response when a probe stands before it"
             raise UnscorableError(reason)
         return Ask(tuple(ask.requests[0] for ask in asks), tuple(ask.keep[0] for ask in asks))

@@ -35,6 +35,7 @@ class Size:
 class CompressedSize:
     """Bytes of the scored text, and bytes after zlib (Carlini et al. 2021, section 5.2)."""
 
+    gives: ClassVar[type] = Size
     private: ClassVar[bool] = False
     of: str = TARGET
 
@@ -74,6 +75,7 @@ class WordCounts:
     counts by character.
     """
 
+    gives: ClassVar[type] = Words
     private: ClassVar[bool] = True
     of: str = TARGET
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import ClassVar, Literal
 
 from unseen.errors import UnscorableError
 from unseen.signals.base import TARGET, Ask, Materials, one_request
@@ -20,6 +20,7 @@ class TokenStatistics:
         case: "lower" measures the record with its scored text in lower case.
     """
 
+    gives: ClassVar[type] = TokenStats
     of: str = TARGET
     case: Literal["as_is", "lower"] = "as_is"
 

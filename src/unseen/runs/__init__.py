@@ -1,0 +1,1 @@
+"""One audit, from a plan to stored results."""

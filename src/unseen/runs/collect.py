@@ -1,0 +1,157 @@
+"""Measure: every signal once, all requests of one model together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from unseen.errors import AccessError, UnscorableError
+from unseen.scoring.engine import Engine
+from unseen.scoring.store import Store
+from unseen.signals.base import (
+    Ask,
+    Encoder,
+    LikelihoodSignal,
+    Materials,
+    Observations,
+    Signal,
+    TextSignal,
+)
+from unseen.targets.access import Access, LogprobTarget
+from unseen.types import Record
+
+Progress = Callable[[str, int, int], None]
+"""Called with what is being done, how much of it is done, and how much there is."""
+
+
+@dataclass(frozen=True)
+class Model:
+    """A model in one role: who is asked, and how records become its token ids."""
+
+    target: LogprobTarget
+    encoder: Encoder
+
+
+@dataclass
+class Cost:
+    """What measuring took, by role."""
+
+    requests: dict[str, int] = field(default_factory=dict)
+    scored: dict[str, int] = field(default_factory=dict)
+    tokens: dict[str, int] = field(default_factory=dict)
+
+
+def collect(
+    signals: Iterable[Signal],
+    records: Sequence[Record],
+    models: dict[str, Model],
+    *,
+    store: Store,
+    known_members: tuple[Record, ...] = (),
+    known_nonmembers: tuple[Record, ...] = (),
+    batch_tokens: int | None = None,
+    progress: Progress | None = None,
+) -> tuple[Observations, Cost]:
+    """Measures signals of records.
+
+    Args:
+        signals: what the attacks need; equal ones are measured once.
+        records: whom to measure.
+        models: role -> model.
+        store: where answers are kept and found again.
+        known_members: records that are not judged, for prefixes.
+        known_nonmembers: the same of the other side.
+        batch_tokens: padded tokens a batch; None leaves it to the target.
+        progress: told how far it is.
+
+    Returns:
+        The observations of all records, and what they cost.
+
+    Raises:
+        AccessError: where a signal asks a role that there is no model for, or a model that gives
+            no log-probabilities. Nothing has been asked yet then.
+    """
+    wanted = list(dict.fromkeys(signals))
+    _check(wanted, models)
+    values: dict[Signal, dict[str, Any]] = {signal: {} for signal in wanted}
+    missing: dict[Signal, dict[str, str]] = {signal: {} for signal in wanted}
+    cost = Cost()
+    for role, model in models.items():
+        of_role = [signal for signal in wanted if signal.of == role]
+        materials = Materials(model.encoder, known_members, known_nonmembers)
+        engine = Engine(model.target, store, batch_tokens=batch_tokens)
+        tell = _telling(progress, role)
+        for signal, id_, value in (
+            *_read_texts(of_role, records, materials),
+            *_ask_model(of_role, records, materials, engine, tell),
+        ):
+            if isinstance(value, UnscorableError):
+                missing[signal][id_] = value.problem
+            else:
+                values[signal][id_] = value
+        cost.requests[role] = engine.n_scored + engine.n_stored
+        cost.scored[role] = engine.n_scored
+        cost.tokens[role] = engine.n_tokens
+    ids = tuple(record.id for record in records)
+    return Observations(ids, values, missing), cost
+
+
+def _ask_model(
+    signals: Sequence[Signal],
+    records: Sequence[Record],
+    materials: Materials,
+    engine: Engine,
+    tell: Progress,
+) -> Iterator[tuple[Signal, str, Any]]:
+    """Signal, record id, and its value or why there is none; everything is asked at once."""
+    asks: list[tuple[LikelihoodSignal, str, Ask]] = []
+    asking = [signal for signal in signals if isinstance(signal, LikelihoodSignal)]
+    for i, record in enumerate(records):
+        for signal in asking:
+            try:
+                asks.append((signal, record.id, signal.ask(record, materials)))
+            except UnscorableError as error:
+                yield signal, record.id, error
+        tell("preparing", i + 1, len(records))
+    requests = [request for _, _, ask in asks for request in ask.requests]
+    engine.ensure(requests, progress=lambda done, total: tell("scoring", done, total))
+    for signal, id_, ask in asks:
+        answers = ask.read([engine.answer(request) for request in ask.requests])
+        try:
+            yield signal, id_, signal.observe(answers)
+        except UnscorableError as error:
+            yield signal, id_, error
+
+
+def _read_texts(
+    signals: Sequence[Signal], records: Sequence[Record], materials: Materials
+) -> Iterator[tuple[Signal, str, Any]]:
+    for signal in signals:
+        if isinstance(signal, TextSignal):
+            for record, value in zip(records, signal.measure(records, materials), strict=True):
+                yield signal, record.id, value
+
+
+def _telling(progress: Progress | None, role: str) -> Progress:
+    def tell(what: str, done: int, total: int) -> None:
+        if progress is not None:
+            progress(f"{what} {role}", done, total)
+
+    return tell
+
+
+def _check(signals: Sequence[Signal], models: dict[str, Model]) -> None:
+    for signal in signals:
+        model = models.get(signal.of)
+        if model is None:
+            raise AccessError(
+                f"{type(signal).__name__} needs a {signal.of} model, and there is none",
+                fix=f"--{signal.of} MODEL",
+            )
+        needs_logprobs = isinstance(signal, LikelihoodSignal)
+        if needs_logprobs and model.target.access < Access.LOGPROB:
+            raise AccessError(
+                f"{type(signal).__name__} needs {Access.LOGPROB.name}; "
+                f"{model.target.name} gives {model.target.access.name}"
+            )

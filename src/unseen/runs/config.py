@@ -1,0 +1,163 @@
+"""Every choice of an audit, once: a flag, an environment variable, a YAML key and an argument.
+
+`--near-duplicates 0.9`, `UNSEEN_NEAR_DUPLICATES=0.9`, `near_duplicates: 0.9` and
+`near_duplicates=0.9` are the same field of the same model.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from unseen.errors import ConfigError, suggestion
+
+
+class Choices(BaseModel):
+    """Shared by everything that is configured: frozen, and no unknown names."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+
+class StatisticsChoices(Choices):
+    """How scores become numbers."""
+
+    fpr: tuple[float, ...] = Field(
+        (0.001, 0.01, 0.05, 0.1),
+        description="false-positive rates at which the true-positive rate is reported",
+    )
+    confidence: float = Field(0.95, gt=0.5, lt=1, description="coverage of every interval")
+    bootstrap: int = Field(2000, ge=200, description="bootstrap draws")
+    folds: int = Field(2, ge=2, le=20, description="folds for thresholds and choice of attack")
+    seed: int = Field(0, ge=0, description="of folds, bootstrap, masks and samples")
+
+    @field_validator("fpr")
+    @classmethod
+    def _rates(cls, fpr: tuple[float, ...]) -> tuple[float, ...]:
+        if not fpr or any(not 0 < rate < 1 for rate in fpr):
+            msg = "expected rates between 0 and 1, for example 0.01"
+            raise ValueError(msg)
+        return tuple(sorted(set(fpr)))
+
+
+class FinetuneAudit(StatisticsChoices):
+    """Was this record in the data that the model was fine-tuned on?"""
+
+    model: str = Field(
+        "",
+        description="model folder, hub name, PEFT adapter folder, GGUF file, or fake/FILE "
+        "(a fake model that memorised the records of FILE)",
+    )
+    adapter: str | None = Field(None, description="PEFT adapter folder to put on the model")
+    base_model: str | None = Field(
+        None, description="an adapter's base, if not where its configuration says"
+    )
+    reference: str = Field(
+        "auto",
+        description="model to compare with and control by: base (of an adapter), none, or a model; "
+        "auto is base where there is an adapter",
+    )
+    revision: str | None = Field(None, description="of a hub name")
+    tokenizer: str | None = Field(None, description="if it is not beside the model")
+    dtype: str = Field("auto", description="auto, float32, bfloat16, float16")
+    device: str = Field("auto", description="auto, cpu, cuda, cuda:1, …")
+    attn_implementation: str | None = Field(None, description="as in transformers")
+    trust_remote_code: bool = Field(default=False, description="run code that comes with the model")
+    access: Literal["auto", "text", "label", "logprob", "logit", "weights"] = Field(
+        "auto", description="the most that attacks may use of the model"
+    )
+
+    members: str | None = Field(None, description="file of training records")
+    nonmembers: str | None = Field(None, description="file of held-out records, same source")
+    data: str | None = Field(None, description="one file with both, and --label-column")
+    label_column: str | None = Field(None, description="column that says member or non-member")
+    format: Literal["auto", "text", "prompt-completion", "messages", "alpaca", "sharegpt"] = Field(
+        "auto", description="form of the records"
+    )
+    column: tuple[str, ...] = Field((), description="role=column, for example text=body")
+    id_column: str | None = Field(None, description="column of record ids")
+    cluster_by: str | None = Field(
+        None, description="column (author, document, user) whose records are resampled together"
+    )
+    slice_by: tuple[str, ...] = Field((), description="columns to report results by")
+    limit: int | None = Field(None, ge=1, description="records per side, drawn at random")
+    near_duplicates: float = Field(
+        0.8, gt=0, le=1, description="records of both sides this similar (Jaccard) are dropped"
+    )
+    template: str = Field(
+        "auto", description="auto, chat, plain, or a Jinja file: how records become one text"
+    )
+    loss_on: Literal["completion", "assistant", "all"] = Field(
+        "completion", description="which tokens count"
+    )
+    end_of_turn: Literal["exclude", "include"] = Field(
+        "exclude", description="whether the token that ends a scored turn counts"
+    )
+    truncation: Literal["right", "left"] = Field(
+        "right", description="which end of a record is cut where it is too long"
+    )
+    max_length: int | None = Field(None, ge=2, description="tokens; default: the model's limit")
+
+    attacks: tuple[str, ...] = Field(
+        ("default",), description="default, or names: loss, min_k[k=0.1], … (unseen ls attacks)"
+    )
+    control: Literal["shared", "all", "none"] = Field(
+        "shared",
+        description="attacks repeated on the reference as control: those that cost nothing more, "
+        "all, or none",
+    )
+
+    run_dir: Path | None = Field(None, description="the run folder; default: a new one in --runs")
+    runs: Path = Field(Path("runs"), description="where run folders are made")
+    cache_dir: Path | None = Field(None, description="where answers and converted models are kept")
+    cache: bool = Field(default=True, description="keep answers, so that nothing is measured twice")
+    offline: bool = Field(default=False, description="never ask the hub")
+    reveal: bool = Field(default=False, description="write the records' text into the run folder")
+    batch_tokens: int | None = Field(None, ge=1, description="padded tokens a batch")
+    threads: int | None = Field(None, ge=1, description="CPU threads")
+
+    @field_validator("attacks", "slice_by", "column", mode="before")
+    @classmethod
+    def _one_is_a_list(cls, value: Any) -> Any:
+        return (value,) if isinstance(value, str) else value
+
+    @field_validator("column")
+    @classmethod
+    def _pairs(cls, column: tuple[str, ...]) -> tuple[str, ...]:
+        for pair in column:
+            role, equals, name = pair.partition("=")
+            if not (role and equals and name):
+                msg = f"got {pair!r}, expected role=column, for example text=body"
+                raise ValueError(msg)
+        return column
+
+    @property
+    def columns(self) -> dict[str, str]:
+        """Role -> the user's column."""
+        return dict(pair.split("=", 1) for pair in self.column)
+
+
+def configure(**given: Any) -> FinetuneAudit:
+    """A configuration from Python arguments.
+
+    Raises:
+        ConfigError: all faults at once, each with the field and what was expected.
+    """
+    known = FinetuneAudit.model_fields
+    try:
+        return FinetuneAudit(**given)
+    except ValidationError as error:
+        raise explained(error, known) from error
+
+
+def explained(error: ValidationError, known: Any) -> ConfigError:
+    """What pydantic found, in the words of the command line."""
+    lines: list[str] = []
+    for fault in error.errors(include_url=False, include_context=False, include_input=False):
+        name = str(fault["loc"][0]) if fault["loc"] else ""
+        message = fault["msg"].removeprefix("Value error, ")
+        if fault["type"] == "extra_forbidden":
+            message = f"there is no such option; {suggestion(name, known)}"
+        lines.append(f"{name}: {message}" if name else message)
+    return ConfigError("; ".join(lines), fix="unseen audit finetune --help lists every option")
