@@ -12,10 +12,24 @@ __version__ = "0.1.0.dev0"
 
 _WHERE: dict[str, str] = {
     "Access": "unseen.targets.access",
+    "Audit": "unseen.api",
+    "Estimate": "unseen.types",
+    "FakeTarget": "unseen.targets.fake",
+    "FinetuneAudit": "unseen.runs.config",
+    "HFTarget": "unseen.targets.huggingface",
+    "LimitedTarget": "unseen.targets.limited",
+    "Membership": "unseen.types",
+    "Record": "unseen.types",
+    "Records": "unseen.data.read",
+    "Scores": "unseen.types",
+    "Turn": "unseen.types",
     "UnseenError": "unseen.errors",
+    "audit_finetune": "unseen.api",
+    "evaluate": "unseen.api",
+    "score_run": "unseen.api",
 }
 
-__all__ = ["Access", "UnseenError", "__version__"]
+__all__ = ["__version__", *_WHERE]  # noqa: PLE0604 (a list of names, all the same)
 
 
 def __getattr__(name: str) -> Any:

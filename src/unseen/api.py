@@ -1,0 +1,154 @@
+"""What a Python user calls: the same audits as on the command line, and their results as objects."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from unseen.errors import ConfigError, need
+from unseen.report import markdown
+from unseen.runs.audit import audit
+from unseen.runs.config import FinetuneAudit, configure
+from unseen.runs.folder import RunFolder, writing
+from unseen.runs.rescore import rescore
+from unseen.runs.results import Headline, Results
+from unseen.runs.scores import evaluate_scores
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from unseen.data.read import Records
+    from unseen.runs.collect import Progress
+    from unseen.targets.access import LogprobTarget
+
+
+@dataclass(frozen=True)
+class Audit:
+    """A finished audit.
+
+    Attributes:
+        folder: the run folder.
+        results: every estimate, as in results.json.
+    """
+
+    folder: Path
+    results: Results
+
+    @property
+    def headline(self) -> Headline | None:
+        """The finding, or None where the data allows none."""
+        return self.results.headline
+
+    def to_pandas(self) -> pd.DataFrame:
+        """A row a record: id, membership, scores by attack. No text, unless `reveal` was set.
+
+        Raises:
+            MissingExtraError: where pandas is not installed.
+        """
+        need("pandas", "pandas")
+        table: pd.DataFrame = RunFolder(self.folder).read_table("records.parquet").to_pandas()
+        return table
+
+    def report(self, path: str | Path) -> Path:
+        """Writes the report, by the file's ending: .md or .json.
+
+        Raises:
+            ConfigError: for another ending.
+            StoreError: where it cannot be written.
+        """
+        path = Path(path)
+        renderings = {
+            ".md": lambda: markdown.render(self.results),
+            ".json": lambda: self.results.model_dump_json(indent=1),
+        }
+        if path.suffix not in renderings:
+            raise ConfigError(
+                f"no report of kind {path.suffix or path.name!r}", fix="name it .md or .json"
+            )
+        with writing(path):
+            path.write_text(renderings[path.suffix](), encoding="utf-8")
+        return path
+
+
+def audit_finetune(
+    target: str | LogprobTarget | None = None,
+    data: Records | None = None,
+    *,
+    config: FinetuneAudit | None = None,
+    progress: Progress | None = None,
+    note: Any = None,
+    **choices: Any,
+) -> Audit:
+    """Was this record in the data that the model was fine-tuned on?
+
+    Args:
+        target: a model folder or name, or a target such as `HFTarget` or `FakeTarget`.
+        data: records of both sides; or give `members` and `nonmembers` files.
+        config: all choices at once, instead of `choices`.
+        progress: called with what is being done, how much of it is done, and how much there is.
+        note: called with sentences that the user should know.
+        **choices: fields of `FinetuneAudit`, for example attacks="default", seed=0,
+            run_dir="runs/mine".
+
+    Returns:
+        The audit, written to its run folder. The same call again continues one that was stopped.
+
+    Raises:
+        UnseenError: with what is wrong and what to do.
+    """
+    if config is not None and choices:
+        raise ConfigError(f"got config and also {', '.join(choices)}", fix="give one of them")
+    if isinstance(target, str):
+        choices["model"], target = target, None
+    config = config or configure(**choices)
+    folder, results = audit(config, target=target, records=data, progress=progress, note=note)
+    return _written(folder, results)
+
+
+def score_run(run: str | Path, attacks: Sequence[str] = (), **choices: Any) -> Audit:
+    """Scores and judges a run again from what was measured, without its model.
+
+    Args:
+        run: the run folder.
+        attacks: which attacks; none means those of the run.
+        **choices: statistics to change: fpr, confidence, bootstrap, folds, seed.
+
+    Raises:
+        UnseenError: where the folder holds no run, or what an attack needs was not measured.
+    """
+    folder, results = rescore(Path(run), tuple(attacks), **choices)
+    return _written(folder, results)
+
+
+def evaluate(
+    scores: Mapping[str, Sequence[float]] | Sequence[float],
+    labels: Sequence[bool] | Sequence[int],
+    *,
+    clusters: Sequence[str] | None = None,
+    **choices: Any,
+) -> Results:
+    """Statistics of scores that were made elsewhere.
+
+    Args:
+        scores: (n,) higher = more likely a member; or a name -> scores mapping for several.
+        labels: (n,) true or 1 for members.
+        clusters: (n,) records of one cluster are resampled together.
+        **choices: fpr, confidence, bootstrap, folds, seed.
+
+    Raises:
+        UsageError: where lengths differ, scores are not finite or a side is too small.
+    """
+    by_name = dict(scores) if isinstance(scores, Mapping) else {"score": list(_floats(scores))}
+    return evaluate_scores(by_name, list(labels), clusters=clusters, **choices)
+
+
+def _floats(scores: Iterable[Any]) -> Iterable[float]:
+    return (float(score) for score in scores)
+
+
+def _written(folder: RunFolder, results: Results) -> Audit:
+    folder.write_text("report.md", markdown.render(results))
+    folder.write_manifest()
+    return Audit(folder.path, results)

@@ -1,0 +1,40 @@
+"""`unseen audit`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from cyclopts import App, Parameter
+
+from unseen.cli.output import err, out, progress
+from unseen.runs.config import FinetuneAudit
+
+app = App(name="audit", help="Audit a model: was this record in its data?")
+
+
+@app.command
+def finetune(*, config: Annotated[FinetuneAudit, Parameter(name="*")], json_: bool = False) -> int:
+    """Was this record in the data that the model was fine-tuned on?
+
+    Every option is also an environment variable (UNSEEN_MODEL), a key of unseen.yaml (or of the
+    file that --config names) and an argument of `unseen.audit_finetune`. The same command again
+    continues an audit that was stopped.
+
+    Args:
+        config: the audit.
+        json_: print results.json instead of the table.
+    """
+    from unseen.api import audit_finetune
+    from unseen.report.terminal import show
+
+    console = err()
+    with progress() as tell:
+        result = audit_finetune(
+            config=config, progress=tell, note=lambda text: console.print(text, markup=False)
+        )
+    if json_:
+        print(result.results.model_dump_json(indent=1))
+    else:
+        show(result.results, out())
+    console.print(f"run      {result.folder}", markup=False)
+    return 0

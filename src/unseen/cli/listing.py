@@ -1,0 +1,89 @@
+"""`unseen ls`."""
+
+from __future__ import annotations
+
+import inspect
+import json
+
+from cyclopts import App
+
+from unseen.cli.output import out
+
+app = App(name="ls", help="List what there is.")
+
+
+@app.command
+def attacks(*, explain: bool = False, json_: bool = False) -> None:
+    """List the attacks: what they need and where they come from.
+
+    Args:
+        explain: also say what each computes, its fields and its paper.
+        json_: as JSON.
+    """
+    facts = [_facts(name) for name in _names()]
+    if json_:
+        print(json.dumps(facts, indent=1))
+    elif explain:
+        for fact in facts:
+            _explain(fact)
+    else:
+        _table(facts)
+
+
+def _names() -> list[str]:
+    from unseen.attacks import names
+
+    return names()
+
+
+def _facts(name: str) -> dict[str, object]:
+    import dataclasses
+    from typing import Any, cast
+
+    from unseen.attacks import find
+    from unseen.attacks.base import is_blind, is_fitted
+
+    cls = find(name)
+    doc = inspect.getdoc(cls) or ""
+    return {
+        "name": name,
+        "summary": doc.partition("\n")[0],
+        "needs": cls.access.name.lower(),
+        "roles": sorted({signal.of for signal in cls().signals()}),
+        "blind": is_blind(cls()),
+        "fitted": is_fitted(cls()),
+        "fields": {f.name: f.default for f in dataclasses.fields(cast("Any", cls))},
+        "paper": cls.paper,
+        "doc": doc,
+    }
+
+
+def _table(facts: list[dict[str, object]]) -> None:
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False)
+    for column in ("attack", "needs", "what it says of a record"):
+        table.add_column(column)
+    for fact in facts:
+        table.add_row(str(fact["name"]), _needs(fact), str(fact["summary"]))
+    out().print(table)
+
+
+def _needs(fact: dict[str, object]) -> str:
+    if fact["blind"]:
+        return "nothing"
+    roles = fact["roles"]
+    more = " + reference" if isinstance(roles, list) and "reference" in roles else ""
+    return f"{fact['needs']}{more}"
+
+
+def _explain(fact: dict[str, object]) -> None:
+    console = out()
+    console.print(f"[bold]{fact['name']}[/bold]  needs {_needs(fact)}")
+    for line in str(fact["doc"]).splitlines():
+        console.print(f"  {line}", markup=False)
+    fields = fact["fields"]
+    if isinstance(fields, dict) and fields:
+        shown = ", ".join(f"{field}={default}" for field, default in fields.items())
+        console.print(f"  fields: {shown}", markup=False)
+    console.print(f"  paper: {fact['paper']}\n", markup=False)

@@ -1,0 +1,42 @@
+"""`unseen score`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from unseen.cli.output import err, out
+
+
+def score(
+    run: Path,
+    *,
+    attacks: tuple[str, ...] = (),
+    fpr: tuple[float, ...] = (),
+    confidence: float | None = None,
+    bootstrap: int | None = None,
+    folds: int | None = None,
+    json_: bool = False,
+) -> int:
+    """Score and judge a run again from what was measured, without its model.
+
+    Args:
+        run: the run folder.
+        attacks: which attacks, for example min_k[k=0.1]; default: those of the run.
+        fpr: false-positive rates to report.
+        confidence: coverage of the intervals.
+        bootstrap: bootstrap draws.
+        folds: folds for thresholds and choice of attack.
+        json_: print results.json instead of the table.
+    """
+    from unseen.api import score_run
+    from unseen.report.terminal import show
+
+    given = {"fpr": fpr or None, "confidence": confidence, "bootstrap": bootstrap, "folds": folds}
+    changed = {name: value for name, value in given.items() if value is not None}
+    result = score_run(run, attacks, **changed)
+    if json_:
+        print(result.results.model_dump_json(indent=1))
+    else:
+        show(result.results, out())
+    err().print(f"run      {result.folder}", markup=False)
+    return 0

@@ -1,0 +1,148 @@
+"""A result as rows and sentences: what every rendering shares."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from unseen.runs.results import AttackResult, Number, Results, TprAtFpr
+
+INDICATIVE = "*"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table of attacks, as text."""
+
+    name: str
+    kind: str
+    chosen: bool
+    n: str
+    auc: str
+    tprs: tuple[str, ...]
+    note: str
+
+
+def shown_rates(results: Results) -> tuple[float, ...]:
+    """False-positive rates that at least one attack resolves."""
+    return tuple(
+        sorted(
+            {
+                at.fpr
+                for attack in (*results.attacks, *results.control)
+                for at in attack.tpr_at_fpr
+                if at.tpr is not None
+            },
+            reverse=True,
+        )
+    )
+
+
+def rows(results: Results) -> list[Row]:
+    """Attacks, best first, then the baselines that must stay at chance, then chance itself."""
+    rates = shown_rates(results)
+    chosen = set(results.headline.chosen) if results.headline else set()
+    attacks = [attack for attack in results.attacks if attack.kind == "attack"]
+    blind = [attack for attack in results.attacks if attack.kind == "blind"]
+    ordered = sorted(attacks, key=_by_auc) + blind + list(results.control)
+    made = [_row(attack, rates, chosen=attack.name in chosen) for attack in ordered]
+    if not results.control and results.control_note:
+        made.append(Row("control", "control", chosen=False, n="", auc="–",
+                        tprs=tuple("–" for _ in rates), note=results.control_note))  # fmt: skip
+    chance = Row("chance", "chance", chosen=False, n="", auc="0.500",
+                 tprs=tuple(percent(rate) for rate in rates), note="")  # fmt: skip
+    return [*made, chance]
+
+
+def label(row: Row) -> str:
+    """The row's name, with what kind of baseline it is."""
+    if row.kind == "blind":
+        return f"blind: {row.name}"
+    if row.kind == "control" and row.name != "control":
+        return f"control: {row.name} on the reference"
+    return row.name
+
+
+def number(estimate: Number, digits: int = 3) -> str:
+    """A number with its interval.
+
+    >>> number(Number(value=0.5, ci=(0.25, 0.75), confidence=0.95, method="m", n=(9, 9)))
+    '0.500 [0.250, 0.750]'
+    """
+    low, high = estimate.ci
+    return f"{estimate.value:.{digits}f} [{low:.{digits}f}, {high:.{digits}f}]"
+
+
+def rate(estimate: Number) -> str:
+    """A rate with its interval, in per cent."""
+    return f"{percent(estimate.value)} [{percent(estimate.ci[0])}, {percent(estimate.ci[1])}]"
+
+
+def percent(value: float) -> str:
+    """A share in per cent, with as many digits as mean something.
+
+    >>> percent(0.05), percent(0.001), percent(0.1234)
+    ('5.0%', '0.1%', '12.3%')
+    """
+    return f"{100 * value:.1f}%"
+
+
+def percent_rate(fpr: float) -> str:
+    """A chosen false-positive rate, without zeros that say nothing.
+
+    >>> percent_rate(0.05), percent_rate(0.001)
+    ('5%', '0.1%')
+    """
+    return f"{100 * fpr:g}%"
+
+
+def footnotes(results: Results) -> list[str]:
+    """What the reader of the table must know."""
+    notes: list[str] = []
+    everything = [at for attack in results.attacks for at in attack.tpr_at_fpr]
+    if any(at.resolution == "indicative" and at.tpr is not None for at in everything):
+        notes.append(f"{INDICATIVE} fewer than 10 expected false positives: indicative only")
+    hidden = {at.fpr: at.needs_nonmembers for at in everything if at.resolution == "unresolvable"}
+    notes += [
+        f"{percent_rate(fpr)} FPR cannot be resolved with these non-members: it takes {needed}"
+        for fpr, needed in sorted(hidden.items())
+    ]
+    notes += [
+        f"{attack.name}: members score lower than non-members; is the model over-unlearned, "
+        "or are the two files swapped?"
+        for attack in results.attacks
+        if attack.inverted and attack.kind == "attack"
+    ]
+    for attack in (*results.attacks, *results.control):
+        if attack.unscored:
+            reasons = "; ".join(f"{n} × {reason}" for reason, n in sorted(attack.unscored.items()))
+            notes.append(f"{_full_name(attack)} has no score for some records: {reasons}")
+    notes += [f"{name} was not run: {why}" for name, why in sorted(results.skipped.items())]
+    return notes
+
+
+def _row(attack: AttackResult, rates: tuple[float, ...], *, chosen: bool) -> Row:
+    by_rate = {at.fpr: at for at in attack.tpr_at_fpr}
+    return Row(
+        name=attack.name,
+        kind=attack.kind,
+        chosen=chosen and attack.kind == "attack",
+        n=f"{attack.n[0]} + {attack.n[1]}",
+        auc="–" if attack.auc is None else number(attack.auc),
+        tprs=tuple(_tpr(by_rate.get(fpr)) for fpr in rates),
+        note=attack.note or "",
+    )
+
+
+def _tpr(at: TprAtFpr | None) -> str:
+    if at is None or at.tpr is None:
+        return "–"
+    mark = f" {INDICATIVE}" if at.resolution == "indicative" else ""
+    return rate(at.tpr) + mark
+
+
+def _by_auc(attack: AttackResult) -> float:
+    return 1.0 if attack.auc is None else -attack.auc.value
+
+
+def _full_name(attack: AttackResult) -> str:
+    return f"control {attack.name}" if attack.kind == "control" else attack.name

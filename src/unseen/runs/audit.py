@@ -1,0 +1,511 @@
+"""One audit of a fine-tuned model, step by step: plan, data, models, check, measure, score, judge.
+
+The run folder that it leaves is enough for everything that comes after: it can be scored and
+reported again without the model.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import secrets
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from unseen import __version__
+from unseen.attacks import create, default, label
+from unseen.attacks.base import Attack, is_blind
+from unseen.data.duplicates import Dropped, drop_overlap, repeated
+from unseen.data.read import Records
+from unseen.data.split import set_aside
+from unseen.data.templates import RecordEncoder, check_layout
+from unseen.errors import AccessError, ConfigError
+from unseen.runs.collect import Cost, Model, Progress, collect
+from unseen.runs.folder import RunFolder, find_unfinished, point_latest, slug, writing
+from unseen.runs.judge import Judge
+from unseen.runs.models import measure_lengths, open_models
+from unseen.runs.provenance import versions
+from unseen.runs.results import DataFacts, Results, RunFacts, Side
+from unseen.scoring.store import Store
+from unseen.signals.base import (
+    REFERENCE,
+    TARGET,
+    LikelihoodSignal,
+    Observations,
+    Signal,
+    key,
+    known_needed,
+)
+from unseen.signals.token_stats import TokenStatistics
+from unseen.targets.files import default_cache
+
+if TYPE_CHECKING:
+    from unseen.runs.config import FinetuneAudit
+    from unseen.targets.access import LogprobTarget
+
+Note = Callable[[str], None]
+
+_NOT_OF_THE_PLAN = {
+    "run_dir", "runs", "cache_dir", "cache", "offline", "batch_tokens", "threads", "reveal",
+    "members", "nonmembers", "data", "model", "adapter", "base_model", "reference",
+}  # fmt: skip
+
+LIMITATIONS = (
+    "The numbers hold for this model, these records and these attacks; they do not show that "
+    "nothing else leaks.",
+    "They mean membership only as far as members and non-members come from the same source: "
+    "compare the blind rows, which never saw the model, and the control rows.",
+    "The false-positive rate of a threshold is that of the non-members as a whole, not the "
+    "probability that a particular record was no member.",
+)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What will be measured, after every fault that can be known without asking a model.
+
+    Attributes:
+        attacks: run on the target.
+        control: run on the reference.
+        skipped: default attacks that cannot be run, and why.
+        control_note: why there is no control, if there is none.
+    """
+
+    attacks: tuple[Attack, ...]
+    control: tuple[Attack, ...]
+    skipped: dict[str, str]
+    control_note: str | None
+
+    @property
+    def signals(self) -> tuple[Signal, ...]:
+        """Everything that has to be measured, once."""
+        wanted = [signal for attack in self.attacks for signal in attack.signals()]
+        wanted += [
+            dataclasses.replace(signal, of=REFERENCE)  # type: ignore[type-var]
+            for attack in self.control
+            for signal in attack.signals()
+        ]
+        return tuple(dict.fromkeys(wanted))
+
+
+@dataclass
+class _Prepared:
+    """Records after everything that can be done without a model."""
+
+    judged: Records
+    known: Records
+    dropped: tuple[Dropped, ...]
+    repeated: dict[str, int]
+    notes: list[str] = field(default_factory=list)
+
+
+def audit(
+    config: FinetuneAudit,
+    *,
+    target: LogprobTarget | None = None,
+    records: Records | None = None,
+    progress: Progress | None = None,
+    note: Note | None = None,
+) -> tuple[RunFolder, Results]:
+    """Runs, or continues, an audit.
+
+    Args:
+        config: every choice.
+        target: a target that the caller has made, instead of `config.model`.
+        records: records that the caller has read, instead of `config.members` and the like.
+        progress: told how far long work is.
+        note: told, in a sentence, what the user should know.
+
+    Returns:
+        The run folder and its results, written already (report.md and manifest are not).
+
+    Raises:
+        UnseenError: with what is wrong and what to do; what was measured before is kept.
+    """
+    started = time.monotonic()
+    say = note or (lambda _: None)
+    attacks = _attacks(config.attacks)
+    _check_inputs(config, target, records)
+    prepared = _prepare(config, records or read(config), attacks)
+    for sentence in prepared.notes:
+        say(sentence)
+    models = open_models(config, target)
+    encoder = models[TARGET].encoder
+    if isinstance(encoder, RecordEncoder):
+        check_layout(encoder, prepared.judged.records)
+    plan = plan_attacks(config, attacks, models)
+    for name, why in plan.skipped.items():
+        say(f"{name} is not run: {why}")
+    plan_id = _plan_id(config, prepared, models, plan)
+    folder = _open_folder(config, models[TARGET].target.name, plan_id)
+    attempt = _begin(folder, config, plan_id, models, prepared)
+    say(f"run folder {folder.path}")
+    with _store(config) as store:
+        observations, cost = _measure(config, plan, prepared, models, store, progress, attempt)
+    results = _finish(
+        folder, config, plan, plan_id, prepared, models, observations, cost, attempt, started
+    )
+    return folder, results
+
+
+# --- plan -------------------------------------------------------------------------------------
+
+
+def _attacks(specs: tuple[str, ...]) -> dict[str, tuple[Attack, bool]]:
+    """Label -> attack, and whether the user named it; every fault at once."""
+    found: dict[str, tuple[Attack, bool]] = {}
+    faults: list[ConfigError] = []
+    for spec in specs:
+        named = spec not in ("default", "all")
+        for one in (spec,) if named else default():
+            try:
+                attack = create(one)
+            except ConfigError as error:
+                faults.append(error)
+                continue
+            found.setdefault(label(attack), (attack, named))
+    if len(faults) == 1:
+        raise faults[0]
+    if faults:
+        raise ConfigError("; ".join(fault.problem for fault in faults), fix=faults[0].fix)
+    for one in default():
+        if is_blind(create(one)):  # the baselines that need no model are in every audit
+            found.setdefault(label(create(one)), (create(one), False))
+    return found
+
+
+def _check_inputs(
+    config: FinetuneAudit, target: LogprobTarget | None, records: Records | None
+) -> None:
+    faults: list[str] = []
+    if target is None and not config.model:
+        faults.append("no model is named: --model MODEL")
+    pair = config.members is not None or config.nonmembers is not None
+    if records is None:
+        if config.data is not None and pair:
+            faults.append("--data and --members/--nonmembers exclude each other")
+        elif config.data is not None and config.label_column is None:
+            faults.append("--data needs --label-column, which says who is a member")
+        elif config.data is None and config.members is None:
+            faults.append("no members are named: --members FILE")
+        if config.data is None and config.nonmembers is None:
+            faults.append("no non-members are named: --nonmembers FILE (same source, held out)")
+    elif pair or config.data is not None:
+        faults.append("records are given twice: as an object and as files")
+    if faults:
+        raise ConfigError(
+            "; ".join(faults),
+            fix="unseen audit finetune --model MODEL --members FILE --nonmembers FILE",
+        )
+
+
+def plan_attacks(
+    config: FinetuneAudit, attacks: dict[str, tuple[Attack, bool]], models: dict[str, Model]
+) -> Plan:
+    """Which attacks the models allow, and which of them the reference can repeat as control.
+
+    Raises:
+        AccessError: where an attack that the user named cannot be run.
+    """
+    access = models[TARGET].target.access
+    run: list[Attack] = []
+    skipped: dict[str, str] = {}
+    for name, (attack, named) in attacks.items():
+        why = None
+        if attack.access > access:
+            why = f"it needs {attack.access.name.lower()} access, the target gives {access.name.lower()}"
+        elif REFERENCE not in models and any(s.of == REFERENCE for s in attack.signals()):
+            why = "it needs a reference model: --reference MODEL"
+        if why is None:
+            run.append(attack)
+        elif named:
+            raise AccessError(f"attack {name} cannot be run: {why}", fix="unseen ls attacks")
+        else:
+            skipped[name] = why
+    if all(is_blind(attack) for attack in run):
+        raise AccessError("no attack is left to run", fix="unseen ls attacks --explain")
+    control, control_note = _control(config, run, models)
+    return Plan(tuple(run), control, skipped, control_note)
+
+
+def _control(
+    config: FinetuneAudit, attacks: list[Attack], models: dict[str, Model]
+) -> tuple[tuple[Attack, ...], str | None]:
+    if config.control == "none":
+        return (), "switched off by --control none"
+    if REFERENCE not in models:
+        return (), "there is no model from before fine-tuning to compare with: --reference MODEL"
+    able = [
+        attack
+        for attack in attacks
+        if not is_blind(attack) and all(signal.of == TARGET for signal in attack.signals())
+    ]
+    if config.control == "shared":
+        able = [
+            attack
+            for attack in able
+            if {s for s in attack.signals() if isinstance(s, LikelihoodSignal)}
+            <= {TokenStatistics()}
+        ]
+    return tuple(able), None if able else "none of these attacks can be run on the reference"
+
+
+def _plan_id(
+    config: FinetuneAudit, prepared: _Prepared, models: dict[str, Model], plan: Plan
+) -> str:
+    """A hash of everything that the results depend on."""
+    about = {
+        "version": __version__,
+        "config": config.model_dump(mode="json", exclude=_NOT_OF_THE_PLAN),
+        "records": _content_hash(prepared.judged) + _content_hash(prepared.known),
+        "models": {role: model.target.fingerprint for role, model in models.items()},
+        "encoders": {
+            role: model.encoder.fingerprint
+            for role, model in models.items()
+            if isinstance(model.encoder, RecordEncoder)
+        },
+        "attacks": [label(attack) for attack in plan.attacks],
+        "signals": [key(signal) for signal in plan.signals],
+    }
+    return hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _content_hash(records: Records) -> str:
+    digest = hashlib.sha256()
+    for record, member in zip(records.records, records.membership.member.tolist(), strict=True):
+        turns = [(turn.role, turn.content) for turn in record.turns]
+        about = [record.id, turns, record.cluster, dict(record.slices), member]
+        digest.update(json.dumps(about, sort_keys=True).encode())
+    return digest.hexdigest()
+
+
+# --- data -------------------------------------------------------------------------------------
+
+
+def read(config: FinetuneAudit) -> Records:
+    """The records that a configuration names."""
+    options: dict[str, Any] = {
+        "format": config.format,
+        "column": config.columns,
+        "id_column": config.id_column,
+        "cluster_by": config.cluster_by,
+        "slice_by": config.slice_by,
+        "limit": config.limit,
+        "seed": config.seed,
+    }
+    if config.data is not None:
+        return Records.from_file(config.data, label_column=config.label_column or "", **options)
+    return Records.from_files(config.members or "", config.nonmembers or "", **options)
+
+
+def _prepare(
+    config: FinetuneAudit, records: Records, attacks: dict[str, tuple[Attack, bool]]
+) -> _Prepared:
+    apart, dropped = drop_overlap(records, config.near_duplicates)
+    if not len(apart.members) or not len(apart.nonmembers):
+        raise ConfigError(
+            "no records are left on one side: all of them occur on the other side too",
+            fix="members and non-members must be different records of the same source",
+        )
+    members, nonmembers = known_needed(
+        s for attack, _ in attacks.values() for s in attack.signals()
+    )
+    split = set_aside(
+        apart, members=members, nonmembers=nonmembers, rng=np.random.default_rng([config.seed, 1])
+    )
+    notes = [*records.notes, *split.reasons]
+    if dropped:
+        notes.append(
+            f"{len(dropped)} records occur on both sides, alike or nearly so, and are dropped "
+            "(data/dropped.csv)"
+        )
+    return _Prepared(split.audited, split.known, dropped, repeated(split.audited), notes)
+
+
+# --- the run folder ---------------------------------------------------------------------------
+
+
+def _open_folder(config: FinetuneAudit, model: str, plan_id: str) -> RunFolder:
+    if config.run_dir is not None:
+        path = config.run_dir
+        if (path / "run.json").is_file():
+            about = RunFolder(path).read_json("run.json")
+            if about.get("plan") != plan_id:
+                raise ConfigError(
+                    f"{path} holds another audit (other data, model or choices)",
+                    fix="name another folder: --run-dir DIR",
+                )
+        elif path.is_dir() and any(path.iterdir()):
+            raise ConfigError(f"{path} is not empty and no run folder", fix="--run-dir DIR")
+        return RunFolder(path)
+    unfinished = find_unfinished(config.runs, plan_id)
+    if unfinished is not None:
+        return RunFolder(unfinished)
+    stamp = datetime.now(UTC).strftime("%Y-%m-%dT%H-%M-%S")
+    return RunFolder(config.runs / f"{stamp}_{slug(model)}_{secrets.token_hex(2)}")
+
+
+def _begin(
+    folder: RunFolder,
+    config: FinetuneAudit,
+    plan_id: str,
+    models: dict[str, Model],
+    prepared: _Prepared,
+) -> dict[str, Any]:
+    """Writes the header of the run; returns it, with this attempt as the last."""
+    about: dict[str, Any] = {"created": _now(), "attempts": []}
+    if (folder.path / "run.json").is_file():
+        before = folder.read_json("run.json")
+        about |= {name: before[name] for name in about if name in before}
+    about["attempts"].append({"started": _now(), "status": "running"})
+    about = {
+        "schema_version": "1.0",
+        "id": folder.path.name,
+        "tool": f"unseen {__version__}",
+        "scenario": "finetune",
+        "plan": plan_id,
+        "status": "running",
+        **about,
+        "config": config.model_dump(mode="json"),
+        "data": prepared.judged.describe(),
+        "models": {role: model.target.describe() for role, model in models.items()},
+        "fingerprints": {role: model.target.fingerprint for role, model in models.items()},
+        "provenance": versions(),
+    }
+    folder.write_json("run.json", about)
+    folder.write_text("config.yaml", _yaml(config))
+    folder.write_rows(
+        "data/dropped.csv",
+        ("id", "side", "reason", "other_id"),
+        ((d.id, d.side, d.reason, d.other_id) for d in prepared.dropped),
+    )
+    point_latest(folder.path)
+    return about
+
+
+def _yaml(config: FinetuneAudit) -> str:
+    import yaml
+
+    given = config.model_dump(mode="json", exclude_none=True)
+    return yaml.safe_dump(given, sort_keys=False, allow_unicode=True)
+
+
+def _store(config: FinetuneAudit) -> Store:
+    if not config.cache:
+        return Store(None)
+    folder = config.cache_dir or default_cache()
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    return Store(folder / "answers.sqlite")
+
+
+# --- measure, score, judge --------------------------------------------------------------------
+
+
+def _measure(
+    config: FinetuneAudit,
+    plan: Plan,
+    prepared: _Prepared,
+    models: dict[str, Model],
+    store: Store,
+    progress: Progress | None,
+    attempt: dict[str, Any],
+) -> tuple[Observations, Cost]:
+    observations, cost = collect(
+        plan.signals,
+        prepared.judged.records,
+        models,
+        store=store,
+        known_members=prepared.known.members,
+        known_nonmembers=prepared.known.nonmembers,
+        batch_tokens=config.batch_tokens,
+        progress=progress,
+    )
+    attempt["attempts"][-1] |= {"requests_scored": cost.scored, "tokens_read": cost.tokens}
+    return observations, cost
+
+
+def _finish(
+    folder: RunFolder,
+    config: FinetuneAudit,
+    plan: Plan,
+    plan_id: str,
+    prepared: _Prepared,
+    models: dict[str, Model],
+    observations: Observations,
+    cost: Cost,
+    about: dict[str, Any],
+    started: float,
+) -> Results:
+    folder.write_observations(observations)
+    judge = Judge(config, prepared.judged)
+    verdicts = judge.judge(plan.attacks, plan.control, observations)
+    lengths, truncated = measure_lengths(prepared.judged.records, models[TARGET])
+    results = Results(
+        run=RunFacts(
+            id=folder.path.name,
+            created=about["created"],
+            tool=about["tool"],
+            scenario="finetune",
+            seed=config.seed,
+            plan=plan_id,
+            seconds=round(time.monotonic() - started, 1),
+        ),
+        target=models[TARGET].target.describe(),
+        reference=models[REFERENCE].target.describe() if REFERENCE in models else None,
+        access=models[TARGET].target.access.name.lower(),
+        data=_data_facts(config, prepared, models[TARGET], lengths, truncated),
+        attacks=verdicts.attacks,
+        control=verdicts.control,
+        control_note=plan.control_note,
+        skipped=plan.skipped,
+        headline=verdicts.headline,
+        headline_note=verdicts.headline_note,
+        slices=verdicts.slices,
+        requests=cost.requests,
+        limitations=LIMITATIONS,
+    )
+    folder.write_table("records.parquet", judge.table(verdicts, lengths, reveal=config.reveal))
+    folder.write_json("results.json", results.model_dump(mode="json"))
+    about["attempts"][-1] |= {"ended": _now(), "status": "complete"}
+    folder.write_json("run.json", about | {"status": "complete"})
+    return results
+
+
+def _data_facts(
+    config: FinetuneAudit,
+    prepared: _Prepared,
+    model: Model,
+    lengths: dict[str, int],
+    truncated: int,
+) -> DataFacts:
+    judged, known = prepared.judged, prepared.known
+    template = model.encoder.template if isinstance(model.encoder, RecordEncoder) else None
+
+    def side(name: str, n_judged: int) -> Side:
+        source = judged.sources[name]
+        return Side(path=source.path, sha256=source.sha256, n_read=source.n, n_judged=n_judged)
+
+    return DataFacts(
+        members=side("members", len(judged.members)),
+        nonmembers=side("nonmembers", len(judged.nonmembers)),
+        format=judged.format,
+        loss_on=config.loss_on,
+        template_sha256=hashlib.sha256((template or "plain").encode()).hexdigest(),
+        dropped=dict(Counter(dropped.reason for dropped in prepared.dropped)),
+        set_aside=(len(known.members), len(known.nonmembers)),
+        truncated=truncated,
+        repeated=(prepared.repeated["members"], prepared.repeated["nonmembers"]),
+        scored_tokens=sum(lengths.values()),
+    )
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")

@@ -1,0 +1,156 @@
+"""From a user's words to models in their roles: target, and reference where there is one."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Protocol, cast, runtime_checkable
+
+from unseen.data.templates import Layout, RecordEncoder
+from unseen.errors import ConfigError, ModelError
+from unseen.runs.collect import Model
+from unseen.signals.base import REFERENCE, TARGET
+from unseen.targets.access import Access, LogprobTarget
+from unseen.targets.fake import FakeTarget
+from unseen.targets.limited import LimitedTarget
+
+if TYPE_CHECKING:
+    from unseen.runs.config import FinetuneAudit
+    from unseen.types import Record
+
+_FAKE = "fake/"
+_RUNGS = {
+    "text": Access.TEXT,
+    "label": Access.LABEL,
+    "logprob": Access.LOGPROB,
+    "logit": Access.LOGIT,
+    "weights": Access.WHITE_BOX,
+}
+
+
+@runtime_checkable
+class HasReference(Protocol):
+    """A target that brings its own reference, for example an adapter its base."""
+
+    @property
+    def reference(self) -> LogprobTarget | None:
+        """The reference model, or None."""
+
+
+def layout_of(config: FinetuneAudit) -> Layout:
+    """The choices that turn records into token ids."""
+    return Layout(
+        template=config.template,
+        loss_on=config.loss_on,
+        end_of_turn=config.end_of_turn,
+        truncation=config.truncation,
+        max_length=config.max_length,
+    )
+
+
+def open_models(config: FinetuneAudit, target: LogprobTarget | None = None) -> dict[str, Model]:
+    """Loads the models of an audit.
+
+    Args:
+        config: names the models, unless `target` is given.
+        target: a target that the caller has made.
+
+    Returns:
+        Role -> model: always the target, and the reference where there is one.
+
+    Raises:
+        ModelError: where a model cannot be loaded.
+        ConfigError: where the template or the access does not fit.
+    """
+    if config.offline:
+        os.environ["HF_HUB_OFFLINE"] = "1"
+    _set_threads(config)
+    target = target or _load(config.model, config)
+    reference = _reference(config, target)
+    layout = layout_of(config)
+    if config.access != "auto":
+        rung = _RUNGS[config.access]
+        target = LimitedTarget(target, rung)
+        reference = None if reference is None else LimitedTarget(reference, rung)
+    roles = {TARGET: target} | ({} if reference is None else {REFERENCE: reference})
+    return {
+        role: Model(model, RecordEncoder(model.tokenizer, layout, limit=model.max_length))
+        for role, model in roles.items()
+    }
+
+
+def _load(name: str, config: FinetuneAudit) -> LogprobTarget:
+    if name.startswith(_FAKE):
+        return _fake(name)
+    from unseen.targets.huggingface import HFTarget
+
+    return HFTarget(
+        name,
+        adapter=config.adapter,
+        base_model=config.base_model,
+        revision=config.revision,
+        tokenizer=config.tokenizer,
+        dtype=config.dtype,
+        device=config.device,
+        attn_implementation=config.attn_implementation,
+        trust_remote_code=config.trust_remote_code,
+        cache_dir=config.cache_dir,
+        batch_tokens=config.batch_tokens,
+    )
+
+
+def _fake(name: str) -> FakeTarget:
+    """`fake/FILE`: a fake model that has memorised the responses of a file of records."""
+    from unseen.data.read import Records
+
+    file = name.removeprefix(_FAKE)
+    if not file:
+        return FakeTarget()
+    return FakeTarget((record.response for record in Records.one_side(file)), name=name)
+
+
+def _reference(config: FinetuneAudit, target: LogprobTarget) -> LogprobTarget | None:
+    wanted = config.reference
+    if wanted == "none":
+        return None
+    if wanted in ("auto", "base"):
+        own = target.reference if isinstance(target, HasReference) else None
+        if own is None and getattr(target, "has_base", False):
+            own = cast("LogprobTarget", target.without_adapter())  # type: ignore[attr-defined]
+        if own is None and wanted == "base":
+            raise ModelError(
+                f"{target.name} is no adapter, so it has no base model to compare with",
+                fix="name the model that it was fine-tuned from: --reference MODEL",
+            )
+        return own
+    plain = {"adapter": None, "base_model": None, "revision": None, "tokenizer": None}
+    reference = _load(wanted, config.model_copy(update=plain))
+    if reference.fingerprint == target.fingerprint:
+        raise ConfigError(
+            f"the reference {wanted} has the same weights as the target {target.name}",
+            fix="--reference names the model before fine-tuning",
+        )
+    return reference
+
+
+def _set_threads(config: FinetuneAudit) -> None:
+    if config.threads is not None:
+        from unseen.errors import need
+
+        need("torch", "hf").set_num_threads(config.threads)
+
+
+def measure_lengths(records: tuple[Record, ...], model: Model) -> tuple[dict[str, int], int]:
+    """Scored tokens of each record that can be scored, and how many records were cut."""
+    from unseen.errors import UnscorableError
+
+    lengths: dict[str, int] = {}
+    truncated = 0
+    for record in records:
+        try:
+            encoded = model.encoder.encode(record)
+        except UnscorableError:
+            lengths[record.id] = 0
+            continue
+        lengths[record.id] = int(encoded.scored.sum())
+        truncated += encoded.truncated > 0
+    return lengths, truncated

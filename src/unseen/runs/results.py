@@ -1,0 +1,167 @@
+"""The result of an audit: the schema of results.json. Additive within 1.x.
+
+Everything that a report says is rendered from this and from records.parquet.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+SCHEMA_VERSION = "1.0"
+
+Resolution = Literal["reliable", "indicative", "unresolvable"]
+
+
+class Part(BaseModel):
+    """Shared by all parts: frozen, and nothing that the schema does not name."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Number(Part):
+    """A number with its interval and its counts."""
+
+    value: float
+    ci: tuple[float, float] = Field(description="lower and upper end of the interval")
+    confidence: float = Field(description="coverage that the interval aims at")
+    method: str = Field(description="the estimator, by name")
+    n: tuple[int, int] = Field(description="members and non-members that entered")
+
+
+class TprAtFpr(Part):
+    """True-positive rate at one false-positive rate."""
+
+    fpr: float
+    tpr: Number | None = Field(None, description="null where this data cannot resolve the rate")
+    threshold: float | None = Field(None, description="score from which a record is flagged")
+    expected_false_positives: float
+    resolution: Resolution
+    needs_nonmembers: int | None = Field(
+        None, description="non-members that the next better resolution takes"
+    )
+
+
+class Roc(Part):
+    """Points of the ROC curve."""
+
+    fpr: tuple[float, ...]
+    tpr: tuple[float, ...]
+
+
+class AttackResult(Part):
+    """One attack, or one baseline, on one model."""
+
+    name: str = Field(description="as --attacks reads it back")
+    kind: Literal["attack", "blind", "control"] = Field(
+        description="blind: asks no model; control: the attack on the reference model"
+    )
+    paper: str = ""
+    access: str = Field("", description="what it needs of the model")
+    n: tuple[int, int] = Field(description="members and non-members that were scored")
+    unscored: dict[str, int] = Field(
+        default_factory=dict, description="why records have no score, and how many"
+    )
+    note: str | None = Field(None, description="why there are no estimates")
+    auc: Number | None = None
+    tpr_at_fpr: tuple[TprAtFpr, ...] = ()
+    advantage: Number | None = Field(
+        None, description="2 (balanced accuracy - 1/2) at a threshold chosen on other records"
+    )
+    inverted: bool = Field(
+        default=False, description="the AUC interval lies below 1/2: members score lower"
+    )
+    roc: Roc | None = None
+
+
+class Headline(Part):
+    """The finding: attack and threshold were chosen on other records than they are judged on."""
+
+    metric: str = Field(description="for example tpr@fpr=0.05")
+    fpr: float
+    chosen: tuple[str, ...] = Field(description="the attack chosen for each fold")
+    tpr: Number
+    realised_fpr: Number = Field(description="false-positive rate of the very same decisions")
+    found: bool = Field(description="whether the members stand out from the false positives")
+    sentence: str
+
+
+class Slice(Part):
+    """One group of records."""
+
+    by: str
+    value: str
+    attack: str
+    n: tuple[int, int]
+    note: str | None = None
+    auc: Number | None = None
+    tpr: Number | None = None
+    p: float | None = Field(None, description="against the other records, two-sided")
+    p_holm: float | None = Field(None, description="the same, corrected for all groups (Holm)")
+
+
+class Side(Part):
+    """Records of one side."""
+
+    path: str
+    sha256: str
+    n_read: int
+    n_judged: int
+
+
+class DataFacts(Part):
+    """The records, without their text."""
+
+    members: Side
+    nonmembers: Side
+    format: str
+    loss_on: str
+    template_sha256: str
+    dropped: dict[str, int] = Field(
+        default_factory=dict, description="records left out, by reason (ids: data/dropped.csv)"
+    )
+    set_aside: tuple[int, int] = Field(
+        (0, 0), description="members and non-members known to attacks, not judged"
+    )
+    truncated: int = Field(0, description="judged records that were cut to fit the context")
+    repeated: tuple[int, int] = Field(
+        (0, 0), description="records of each side whose text occurs more than once there"
+    )
+    scored_tokens: int = 0
+
+
+class RunFacts(Part):
+    """The run. Only `id`, `created` and `seconds` may differ when it is repeated."""
+
+    id: str
+    created: str
+    tool: str
+    scenario: Literal["finetune", "scores"]
+    seed: int
+    plan: str = Field(description="hash of configuration, data and models")
+    seconds: float = Field(description="of the last attempt")
+
+
+class Results(Part):
+    """results.json."""
+
+    schema_version: str = SCHEMA_VERSION
+    run: RunFacts
+    target: dict[str, str]
+    reference: dict[str, str] | None = None
+    access: str
+    data: DataFacts | None = None
+    attacks: tuple[AttackResult, ...]
+    control: tuple[AttackResult, ...] = ()
+    control_note: str | None = Field(None, description="why there is no control")
+    skipped: dict[str, str] = Field(
+        default_factory=dict, description="attacks that were not run, and why"
+    )
+    headline: Headline | None = None
+    headline_note: str | None = Field(None, description="why there is no headline")
+    slices: tuple[Slice, ...] = ()
+    requests: dict[str, int] = Field(
+        default_factory=dict, description="distinct requests, by the model's role"
+    )
+    limitations: tuple[str, ...] = ()
