@@ -1,0 +1,954 @@
+"""Files, folders, hub data sets and Python objects become records and, apart from them, membership.
+
+JSONL is read by an own line reader: schema inference breaks on ragged conversations, and an error
+has to name its line. Nothing here keeps, logs or prints what a record says.
+"""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import difflib
+import hashlib
+import json
+import os
+import shlex
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from io import BufferedReader
+from pathlib import Path, PurePath
+from typing import Any, Literal
+
+import numpy as np
+
+from unseen.data.formats import Row, Schema, is_missing, kind_of, listed, schema_of, shown
+from unseen.errors import ConfigError, DataError, UnknownNameError, need
+from unseen.types import BoolArray, Membership, Record
+
+HUB = "hf://datasets/"
+
+_LONGEST_CELL = 2**31 - 1  # the standard library stops at 131,072 characters
+
+# --- sources to rows ---------------------------------------------------------------------------
+
+
+def read_rows(source: str | os.PathLike[str]) -> Iterator[Row]:
+    """Streams the rows of a file, of a folder written by `datasets`, or of a hub data set.
+
+    Args:
+        source: `x.jsonl`, `x.json`, `x.csv`, `x.tsv`, `x.parquet`, `FOLDER#split` or
+            `hf://datasets/ORG/NAME[@REVISION][/CONFIG]#split`.
+
+    Raises:
+        DataError: where the source or one of its lines cannot be read.
+        MissingExtraError: where a data set needs the package `datasets`.
+    """
+    name = _name(source)
+    if name.startswith(HUB):
+        return _hub_rows(name)
+    path = Path(name).expanduser()
+    try:
+        if _is_folder(path):
+            return _folder_rows(name)
+        _check_file(path, name)
+    except OSError as error:
+        raise _unreadable(name, error) from error
+    return _READERS[path.suffix.lower()](path, name)
+
+
+def _name(source: str | os.PathLike[str]) -> str:
+    """The source as the user wrote it."""
+    name = os.fspath(source) if isinstance(source, str | os.PathLike) else None
+    if not isinstance(name, str) or not name:
+        raise ConfigError(
+            f"got {kind_of(source)}, expected the path of a file of records",
+            fix="for texts in Python: Records.from_texts(members, nonmembers)",
+        )
+    return name
+
+
+def _is_folder(path: Path) -> bool:
+    """Whether the path names a data set in a folder: FOLDER, or FOLDER#split."""
+    if path.exists():
+        return path.is_dir()
+    folder, mark, _ = str(path).rpartition("#")
+    return bool(mark) and Path(folder).is_dir()
+
+
+def _check_file(path: Path, name: str) -> None:
+    """Refuses what is no readable file of a known kind, and says what was meant."""
+    if not path.exists():
+        raise DataError("no such file", path=name, fix=_neighbour(path))
+    if not path.is_file():
+        raise DataError(
+            "is no regular file",
+            path=name,
+            fix="write the records to a file first: cat FIFO > records.jsonl",
+        )
+    if path.suffix.lower() not in _READERS:
+        quoted = shlex.quote(name)
+        if path.suffix.lower() in {".gz", ".zst", ".bz2", ".xz"}:
+            tool = {".gz": "gunzip", ".zst": "unzstd", ".bz2": "bunzip2", ".xz": "unxz"}
+            fix = f"decompress it first: {tool[path.suffix.lower()]} -k {quoted}"
+        else:
+            target = shlex.quote(str(PurePath(name).with_suffix(".jsonl")))
+            fix = f"if it has one JSON object a line: mv {quoted} {target}"
+        known = ", ".join(_READERS)
+        raise DataError(f"has an unknown ending, expected one of {known}", path=name, fix=fix)
+    if path.stat().st_size == 0:
+        raise DataError(
+            "is an empty file", path=name, fix='write one record a line: {"text": "..."}'
+        )
+
+
+def _neighbour(path: Path) -> str:
+    """The file that a wrong path most likely means."""
+    folder = path.parent
+    if not folder.is_dir():
+        return f"the folder {folder} does not exist either; the current one is {Path.cwd()}"
+    files = sorted(f.name for f in folder.iterdir() if f.suffix.lower() in _READERS)
+    close = difflib.get_close_matches(path.name, files, n=1, cutoff=0.5)
+    if close:
+        return f"did you mean {shlex.quote(str(folder / close[0]))}?"
+    if files:
+        return f"in {folder} there are {listed(files)}"
+    return f"in {folder} there is no {', '.join(_READERS)} file"
+
+
+def _open(path: Path, name: str) -> BufferedReader:
+    try:
+        return path.open("rb")
+    except OSError as error:
+        raise _unreadable(name, error) from error
+
+
+def _unreadable(name: str, error: OSError) -> DataError:
+    return DataError(
+        f"cannot be read: {error.strerror or type(error).__name__}",
+        path=shown(name, 200),
+        fix=f"check the path and your rights: ls -l {shlex.quote(shown(name, 200))}",
+    )
+
+
+def _lines(path: Path, name: str) -> Iterator[tuple[int, str]]:
+    """Numbered lines with their ends, decoded one by one; without the byte order mark."""
+    quoted, new = shlex.quote(name), shlex.quote(f"utf8-{PurePath(name).name}")
+    with _open(path, name) as stream:
+        for number, raw in enumerate(stream, start=1):
+            if number == 1:
+                if raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+                    fix = f"iconv -f UTF-16 -t UTF-8 {quoted} > {new}"
+                    raise DataError("is UTF-16, expected UTF-8", path=name, line=1, fix=fix)
+                raw = raw.removeprefix(codecs.BOM_UTF8)  # noqa: PLW2901
+            if b"\0" in raw:
+                fix = f"tr -d '\\000' < {quoted} > {new}"
+                raise DataError("holds a NUL byte", path=name, line=number, fix=fix)
+            try:
+                yield number, raw.decode()
+            except UnicodeDecodeError as error:
+                raise DataError(
+                    f"is no valid UTF-8 (byte {error.start + 1} of the line)",
+                    path=name,
+                    line=number,
+                    fix=f"iconv -f WINDOWS-1252 -t UTF-8 {quoted} > {new}",
+                ) from None
+
+
+def _jsonl_rows(path: Path, name: str) -> Iterator[Row]:
+    for number, line in _lines(path, name):
+        if not line.strip():
+            continue
+        try:
+            values = json.loads(line)
+        except json.JSONDecodeError as error:
+            raise DataError(
+                f"is no valid JSON: {_reason(error)} (column {error.colno})",
+                path=name,
+                line=number,
+                fix=_jsonl_fix(name, number, line),
+            ) from None
+        except (ValueError, RecursionError):
+            raise DataError(
+                "is no usable JSON: nested too deep, or a number too long",
+                path=name,
+                line=number,
+                fix=f"sed -i.bak '{number}d' {shlex.quote(name)}",
+            ) from None
+        if not isinstance(values, dict):
+            raise DataError(
+                f"is {kind_of(values)}, expected an object",
+                path=name,
+                line=number,
+                fix=_jsonl_fix(name, number, line),
+            )
+        yield Row(values, name, number)
+
+
+def _reason(error: json.JSONDecodeError) -> str:
+    """What is wrong, in the words of the standard library, without any character of the text."""
+    return error.msg.partition(":")[0].lower()
+
+
+def _jsonl_fix(name: str, number: int, line: str) -> str:
+    if line.lstrip().startswith("[") and number == 1:
+        target = PurePath(name).with_suffix(".json")
+        return f"if it is one JSON list: mv {shlex.quote(name)} {shlex.quote(str(target))}"
+    if line.lstrip().startswith("{'"):
+        return "JSON needs double quotes: write every line with json.dumps(record)"
+    return f"look at it: sed -n '{number}p' {shlex.quote(name)} | python -m json.tool"
+
+
+def _json_rows(path: Path, name: str) -> Iterator[Row]:
+    """The items of one JSON list, decoded one by one."""
+    text = "".join(line for _, line in _lines(path, name))
+    decoder, at, number = json.JSONDecoder(), _past_space(text, 0), 0
+    if not text[at:]:
+        raise DataError("holds no records", path=name, fix='write [{"text": "..."}, ...]')
+    if text[at] != "[":
+        raise DataError("is no list of records", path=name, line=1, fix=_json_fix(text, name))
+    at = _past_space(text, at + 1)
+    more = text[at : at + 1] != "]"
+    while more:
+        number += 1
+        try:
+            values, at = decoder.raw_decode(text, at)
+            at = _past_space(text, at)
+            if text[at : at + 1] not in (",", "]"):
+                raise json.JSONDecodeError("Expecting ',' delimiter", text, at)  # noqa: TRY301
+        except json.JSONDecodeError as error:
+            raise DataError(
+                f"is no valid JSON: {_reason(error)} (column {error.colno}, in record {number})",
+                path=name,
+                line=error.lineno,
+                fix=f"look at it: python -m json.tool {shlex.quote(name)}",
+            ) from None
+        except (ValueError, RecursionError):
+            raise DataError(
+                f"is no usable JSON in record {number}: nested too deep, or a number too long",
+                path=name,
+                fix=f"remove record {number}",
+            ) from None
+        row = Row(values, name, number, "record")
+        if not isinstance(values, dict):
+            raise row.fault(
+                f"is {kind_of(values)}, expected an object", fix='write [{"text": "..."}, ...]'
+            )
+        yield row
+        more = text[at] == ","
+        if more:
+            at = _past_space(text, at + 1)
+    if text[_past_space(text, at + 1) :]:
+        raise DataError(
+            "goes on after the end of the list",
+            path=name,
+            line=text.count("\n", 0, at) + 1,
+            fix=f"look at it: python -m json.tool {shlex.quote(name)}",
+        )
+
+
+def _past_space(text: str, at: int) -> int:
+    while text[at : at + 1] in (" ", "\t", "\n", "\r"):
+        at += 1
+    return at
+
+
+def _json_fix(text: str, name: str) -> str:
+    """What to do with a .json file that is no list."""
+    quoted, target = shlex.quote(name), shlex.quote(str(PurePath(name).with_suffix(".jsonl")))
+    with suppress(ValueError, RecursionError):
+        whole = json.loads(text)
+        if isinstance(whole, dict):
+            for key, value in whole.items():
+                if isinstance(value, list) and shown(key) == key:
+                    inner = shlex.quote(f".[{json.dumps(key)}][]")
+                    return f"take the list out: jq -c {inner} {quoted} > {target}"
+    return f"if it has one JSON object a line: mv {quoted} {target}"
+
+
+def _csv_rows(path: Path, name: str) -> Iterator[Row]:
+    """Rows under a header line; separated by commas, or by what the header has instead."""
+    at = 0
+
+    def lines() -> Iterator[str]:
+        nonlocal at
+        for at, line in _lines(path, name):  # noqa: B007
+            yield line
+
+    stream = lines()
+    first = next(stream, "")
+    marks = "\t" if path.suffix.lower() == ".tsv" else ",\t;"
+    mark = next((mark for mark in marks if mark in first), marks[0])
+    limit = csv.field_size_limit(_LONGEST_CELL)
+    try:
+        reader = csv.reader(_again(first, stream), delimiter=mark, strict=True)
+        columns: list[str] | None = None
+        while True:
+            start = reader.line_num + 1
+            try:
+                cells = next(reader, None)
+            except csv.Error as error:
+                raise _csv_fault(error, name, start, at) from None
+            if cells is None:
+                return
+            if not cells:
+                continue
+            if columns is None:
+                columns = _header(cells, name, start)
+                continue
+            if len(cells) != len(columns):
+                raise DataError(
+                    f"has {len(cells)} columns, expected {len(columns)} ({listed(columns)})",
+                    path=name,
+                    line=start,
+                    fix='put a text with commas, quotes or line breaks in quotes: "She said ""yes"", twice"',
+                )
+            yield Row(dict(zip(columns, cells, strict=True)), name, start)
+    finally:
+        csv.field_size_limit(limit)
+
+
+def _again(first: str, rest: Iterator[str]) -> Iterator[str]:
+    if first:
+        yield first
+    yield from rest
+
+
+def _header(cells: list[str], name: str, line: int) -> list[str]:
+    columns = [cell.strip() for cell in cells]
+    twice = next((c for i, c in enumerate(columns) if c in columns[:i]), None)
+    if twice is not None:
+        raise DataError(
+            f"has the column {shown(twice)!r} twice",
+            path=name,
+            line=line,
+            fix="give every column a name of its own in the header line",
+        )
+    return columns
+
+
+def _csv_fault(error: csv.Error, name: str, start: int, end: int) -> DataError:
+    if "end of data" in str(error):
+        problem = f"opens a quote that is not closed by the end of the file (line {end})"
+    elif "new-line" in str(error):
+        problem = "has a carriage return outside of quotes"
+    else:
+        problem = f"has text right after a closing quote (up to line {end})"
+    return DataError(
+        problem,
+        path=name,
+        line=start,
+        fix='put a text with commas, quotes or line breaks in quotes: "She said ""yes"", twice"',
+    )
+
+
+def _parquet_rows(path: Path, name: str) -> Iterator[Row]:
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    with _open(path, name) as stream:
+        try:
+            with parquet.ParquetFile(stream) as file:
+                yield from _table_rows(file.iter_batches(batch_size=1024), name)
+        except (pa.ArrowException, OSError) as error:
+            raise DataError(
+                "is no readable Parquet file (damaged, or cut off)",
+                path=name,
+                fix="write it again, for example with DataFrame.to_parquet",
+            ) from error
+
+
+def _table_rows(batches: Iterable[Any], name: str) -> Iterator[Row]:
+    """Rows of Arrow record batches or tables; dates and times become strings."""
+    import pyarrow as pa
+
+    number = 0
+    for batch in batches:
+        names = batch.schema.names
+        if len(set(names)) < len(names):
+            twice = next(n for i, n in enumerate(names) if n in names[:i])
+            raise DataError(
+                f"has the column {shown(twice)!r} twice", path=name, fix="rename one of them"
+            )
+        columns = [
+            column.cast(pa.string()) if pa.types.is_temporal(column.type) else column
+            for column in batch.columns
+        ]
+        for values in zip(*(column.to_pylist() for column in columns), strict=True):
+            number += 1
+            yield Row(dict(zip(names, values, strict=True)), name, number, "row")
+
+
+# --- data sets ---------------------------------------------------------------------------------
+
+
+def _folder_rows(name: str) -> Iterator[Row]:
+    """A data set in a folder: by `save_to_disk`, or a folder of Parquet, JSONL or CSV files."""
+    path = Path(name).expanduser()
+    head, _, tail = str(path).rpartition("#")
+    folder, split = (path, "") if path.is_dir() else (Path(head), tail)
+    saved = any((folder / file).is_file() for file in ("state.json", "dataset_dict.json"))
+    if not split and not (folder / "state.json").is_file():
+        files = sorted(file.name for file in folder.iterdir() if file.suffix.lower() in _READERS)
+        fixes = [str(Path(name) / files[0])] if files else []
+        fixes.append(f"{name.rstrip('/')}#train")
+        raise DataError(
+            "is a folder, expected a file",
+            path=name,
+            fix=f"name a file or a split: {' or '.join(map(shlex.quote, fixes))}",
+        )
+    datasets = need("datasets", "hf")
+    # The cache is gone after reading: what a folder says is not copied to the user's own cache.
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as cache:
+        bars = datasets.is_progress_bar_enabled()
+        datasets.disable_progress_bars()
+        try:
+            if saved:
+                data = _one_split(datasets.load_from_disk(str(folder)), split, name)
+            else:
+                data = datasets.load_dataset(str(folder), split=split, cache_dir=cache)
+        except (OSError, ValueError, datasets.exceptions.DatasetsError) as error:
+            raise _unloaded(name, str(folder), None, split, error) from error
+        finally:
+            if bars:
+                datasets.enable_progress_bars()
+        yield from _dataset_rows(data, name)
+        del data
+
+
+def _one_split(data: Any, split: str, name: str) -> Any:
+    if isinstance(data, dict):
+        if split not in data:
+            raise UnknownNameError(f"split of {name}", split, data)
+        return data[split]
+    if split and data.split is not None and str(data.split) != split:
+        raise UnknownNameError(f"split of {name}", split, [str(data.split)])
+    return data
+
+
+def _hub_rows(name: str) -> Iterator[Row]:
+    """A data set of the hub, or of the hub's cache where there is no network."""
+    repository, revision, config, split = _hub_parts(name)
+    datasets = need("datasets", "hf")
+    try:
+        data = datasets.load_dataset(repository, config, split=split, revision=revision)
+    except Exception as error:
+        raise _unloaded(name, repository, config, split, error) from error
+    yield from _dataset_rows(data, name)
+
+
+def _dataset_rows(data: Any, name: str) -> Iterator[Row]:
+    return _table_rows(data.with_format("arrow").iter(batch_size=1024), name)
+
+
+def _hub_parts(name: str) -> tuple[str, str | None, str | None, str]:
+    """ORG/NAME[@REVISION][/CONFIG]#SPLIT as repository, revision, config and split."""
+    place, _, split = name.removeprefix(HUB).partition("#")
+    parts = place.strip("/").split("/")
+    if not split or not all(parts) or len(parts) > 3:
+        whole = (
+            f"{HUB}{'/'.join(part for part in parts[:3] if part) or 'ORG/NAME'}#{split or 'train'}"
+        )
+        raise ConfigError(
+            f"{name}: expected {HUB}ORG/NAME[/CONFIG]#SPLIT",
+            fix=f"for example {shlex.quote(whole)}",
+        )
+    repository, _, revision = "/".join(parts[:2]).partition("@")
+    return repository, revision or None, parts[2] if len(parts) > 2 else None, split
+
+
+def _unloaded(
+    name: str, repository: str, config: str | None, split: str, error: Exception
+) -> DataError | UnknownNameError:
+    """One message for whatever the loading of a data set ran into."""
+    datasets = need("datasets", "hf")
+    if isinstance(error, ConnectionError):
+        return DataError(
+            "the hub cannot be reached, and the data set is not in the local cache",
+            path=name,
+            fix=f"fetch it where there is a network: hf download {repository} --repo-type dataset",
+        )
+    if isinstance(error, datasets.exceptions.DatasetNotFoundError):
+        return DataError(
+            "no such data set, or it is private or gated", path=name, fix="log in: hf auth login"
+        )
+    with suppress(Exception):
+        configs = datasets.get_dataset_config_names(repository)
+        if config not in (None, *configs):
+            return UnknownNameError(f"configuration of {name}", str(config), configs)
+        splits = datasets.get_dataset_split_names(repository, config)
+        if split not in splits:
+            return UnknownNameError(f"split of {name}", split, splits)
+        if config is None and len(configs) > 1:
+            return DataError(
+                f"has several configurations: {listed(configs)}",
+                path=name,
+                fix=f"name one: {HUB}{repository}/{configs[0]}#{split}",
+            )
+    return DataError(
+        f"cannot be loaded by the package datasets ({type(error).__name__})",
+        path=name,
+        fix="download its files and give one of them: --members train.parquet",
+    )
+
+
+_READERS: dict[str, Callable[[Path, str], Iterator[Row]]] = {
+    ".jsonl": _jsonl_rows,
+    ".ndjson": _jsonl_rows,
+    ".jsonlines": _jsonl_rows,
+    ".json": _json_rows,
+    ".csv": _csv_rows,
+    ".tsv": _csv_rows,
+    ".parquet": _parquet_rows,
+}
+
+
+# --- rows to records ---------------------------------------------------------------------------
+
+Side = Literal["members", "nonmembers"]
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where the records of a side came from.
+
+    Attributes:
+        path: the file or data set, as the user wrote it.
+        n: records of this side that were read from it.
+        sha256: of the file's bytes; of the rows where there is no single file.
+    """
+
+    path: str
+    n: int
+    sha256: str
+
+
+@dataclass(frozen=True, eq=False)
+class Records:
+    """The records of both sides and, apart from them, which of them are members.
+
+    Attributes:
+        records: members first, each side in the order of its file.
+        membership: ids in the same order, and which of them are members.
+        sources: where "members" and "nonmembers" came from.
+        format: the name of the record form.
+        notes: what was decided on the way and the user should know; no text of records.
+    """
+
+    records: tuple[Record, ...]
+    membership: Membership
+    sources: Mapping[str, Source]
+    format: str
+    notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.ids != self.membership.ids:
+            msg = "got records and membership with different ids or order, expected the same"
+            raise ValueError(msg)
+        if len(set(self.ids)) < len(self.ids):
+            msg = "got the same id twice, expected an id of its own for each record"
+            raise ValueError(msg)
+
+    @classmethod
+    def from_files(
+        cls,
+        members: str | os.PathLike[str],
+        nonmembers: str | os.PathLike[str],
+        *,
+        format: str = "auto",  # noqa: A002
+        column: Mapping[str, str] | None = None,
+        id_column: str | None = None,
+        cluster_by: str | None = None,
+        slice_by: Sequence[str] = (),
+        limit: int | None = None,
+        seed: int = 0,
+    ) -> Records:
+        """Reads members from one source and non-members from another.
+
+        Args:
+            members: records that were in the data; see `read_rows` for what a source may be.
+            nonmembers: records that were not.
+            format: "auto", "text", "prompt-completion", "messages", "alpaca" or "sharegpt".
+            column: role -> column, for example {"text": "body"}.
+            id_column: column of ids; "id" where there is one, else file and line; "none" for
+                file and line in any case.
+            cluster_by: column of authors, documents or users, which are resampled whole.
+            slice_by: columns for results by group.
+            limit: keep a random sample of so many records of each side.
+            seed: of that sample.
+
+        Raises:
+            DataError: where a source or a record is wrong, or both sides are the same source.
+            UnknownNameError: where a format, role or column does not exist.
+            ConfigError: where an argument is wrong.
+        """
+        options = _options(format, column, id_column, cluster_by, slice_by, limit)
+        names = _name(members), _name(nonmembers)
+        # Wrong paths are reported before anything is read, and equal bytes before all is read.
+        streams = [read_rows(name) for name in names]
+        sums = [_sha256(name) for name in names]
+        if names[0] == names[1] or (sums[0] is not None and sums[0] == sums[1]):
+            raise _same_source(*names)
+        first = _gather(streams[0], names[0], options, sha256=sums[0])
+        second = _gather(streams[1], names[1], options, sha256=sums[1], like=first)
+        if first.sha256 == second.sha256:
+            raise _same_source(*names)
+        return _joined(first, second, limit=limit, seed=seed)
+
+    @classmethod
+    def from_file(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        label_column: str,
+        format: str = "auto",  # noqa: A002
+        column: Mapping[str, str] | None = None,
+        id_column: str | None = None,
+        cluster_by: str | None = None,
+        slice_by: Sequence[str] = (),
+        limit: int | None = None,
+        seed: int = 0,
+    ) -> Records:
+        """Reads both sides from one source with a column that says which is which.
+
+        Args:
+            path: the source; see `read_rows` for what it may be.
+            label_column: column of 1/0, true/false, yes/no or member/nonmember.
+            format: as for `from_files`; so are the other arguments.
+            column: role -> column.
+            id_column: column of ids.
+            cluster_by: column of clusters.
+            slice_by: columns for results by group.
+            limit: keep a random sample of so many records of each side.
+            seed: of that sample.
+
+        Raises:
+            DataError: where a record or label is wrong, or a side has no records.
+            UnknownNameError: where a format, role or column does not exist.
+            ConfigError: where an argument is wrong.
+        """
+        options = _options(format, column, id_column, cluster_by, slice_by, limit)
+        name = _name(path)
+        rows = read_rows(name)
+        part = _gather(rows, name, options, sha256=_sha256(name), label_column=label_column)
+        sides = [
+            replace(
+                part,
+                records=[
+                    r for r, label in zip(part.records, part.labels, strict=True) if label is member
+                ],
+            )
+            for member in (True, False)
+        ]
+        for side, what, other in zip(sides, ("members", "non-members"), ("0", "1"), strict=True):
+            if not side.records:
+                raise DataError(
+                    f"has no {what}: every label says {'non-member' if other == '0' else 'member'}",
+                    path=name,
+                    field=label_column,
+                    fix="add records of the other side, or name another column: --label-column COLUMN",
+                )
+        return _joined(*sides, limit=limit, seed=seed)
+
+    @classmethod
+    def from_texts(
+        cls,
+        members: Iterable[str | Mapping[str, Any]],
+        nonmembers: Iterable[str | Mapping[str, Any]],
+        *,
+        format: str = "auto",  # noqa: A002
+        column: Mapping[str, str] | None = None,
+        id_column: str | None = None,
+        cluster_by: str | None = None,
+        slice_by: Sequence[str] = (),
+        limit: int | None = None,
+        seed: int = 0,
+    ) -> Records:
+        """Takes both sides from Python: texts, or mappings with the columns of a file.
+
+        Args:
+            members: records that were in the data.
+            nonmembers: records that were not.
+            format: as for `from_files`; so are the other arguments.
+            column: role -> column.
+            id_column: column of ids; without one, records are "members:1" and so on.
+            cluster_by: column of clusters.
+            slice_by: columns for results by group.
+            limit: keep a random sample of so many records of each side.
+            seed: of that sample.
+
+        Raises:
+            DataError: where a record is wrong, a side is empty or both are the same.
+            UnknownNameError: where a format, role or column does not exist.
+            ConfigError: where an argument is wrong.
+        """
+        options = _options(format, column, id_column, cluster_by, slice_by, limit)
+        first = _gather(_python_rows(members, "members"), "members", options)
+        second = _gather(_python_rows(nonmembers, "nonmembers"), "nonmembers", options, like=first)
+        if first.sha256 == second.sha256:
+            raise _same_source("members", "nonmembers")
+        return _joined(first, second, limit=limit, seed=seed)
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """The ids, in order."""
+        return tuple(record.id for record in self.records)
+
+    @property
+    def members(self) -> tuple[Record, ...]:
+        """The records that were in the data."""
+        return tuple(r for r, m in zip(self.records, self.membership.member, strict=True) if m)
+
+    @property
+    def nonmembers(self) -> tuple[Record, ...]:
+        """The records that were not."""
+        return tuple(r for r, m in zip(self.records, self.membership.member, strict=True) if not m)
+
+    def __len__(self) -> int:
+        return len(self.records)
+
+    def keep(self, mask: BoolArray) -> Records:
+        """The records where the mask, shape (len(self),), is true; a side may become empty."""
+        kept = tuple(record for record, keep in zip(self.records, mask, strict=True) if keep)
+        member = np.asarray(self.membership.member[np.asarray(mask, dtype=bool)], dtype=bool)
+        membership = Membership(tuple(record.id for record in kept), member)
+        return replace(self, records=kept, membership=membership)
+
+    def describe(self) -> dict[str, Any]:
+        """Counts and hashes for the run record, as JSON values; no text, no ids."""
+        counts = {"members": len(self.members), "nonmembers": len(self.nonmembers)}
+        sides: dict[str, Any] = {
+            side: {"n": counts[side], "path": s.path, "read": s.n, "sha256": s.sha256}
+            for side, s in self.sources.items()
+        }
+        clusters = {record.cluster for record in self.records} - {None}
+        slices = {name: {r.slices[name] for r in self.records} for name in self._slice_names()}
+        return {
+            "format": self.format,
+            **sides,
+            "clusters": len(clusters),
+            "slices": {name: len(values) for name, values in slices.items()},
+            "notes": list(self.notes),
+        }
+
+    def _slice_names(self) -> tuple[str, ...]:
+        return tuple(self.records[0].slices) if self.records else ()
+
+
+# --- building ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Part:
+    """One source, read."""
+
+    path: str
+    sha256: str
+    schema: Schema
+    records: list[Record]
+    labels: list[bool]
+    notes: list[str] = field(default_factory=list)
+
+
+def _options(
+    format_: str,
+    column: Mapping[str, str] | None,
+    id_column: str | None,
+    cluster_by: str | None,
+    slice_by: Sequence[str],
+    limit: int | None,
+) -> dict[str, Any]:
+    """The arguments of `schema_of`, checked as far as no row is needed."""
+    if isinstance(slice_by, str):
+        raise ConfigError(
+            f"got slice_by={slice_by!r}, expected a list of columns", fix=f"slice_by=[{slice_by!r}]"
+        )
+    if limit is not None and limit < 1:
+        raise ConfigError(f"got limit={limit}, expected 1 or more", fix="leave it out to keep all")
+    return {
+        "format": format_,
+        "column": column,
+        "id_column": id_column,
+        "cluster_by": cluster_by,
+        "slice_by": tuple(slice_by),
+    }
+
+
+def _sha256(name: str) -> str | None:
+    """The hash of the one file behind a source; None for a data set."""
+    path = Path(name).expanduser()
+    if name.startswith(HUB) or not path.is_file():
+        return None
+    with _open(path, name) as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def _same_source(members: str, nonmembers: str) -> DataError:
+    same = "the same source" if members == nonmembers else f"the same content as {nonmembers}"
+    return DataError(
+        f"is {same} on both sides, so members and non-members cannot differ",
+        path=members,
+        fix="give records that were not in the data: --nonmembers heldout.jsonl",
+    )
+
+
+def _python_rows(records: Iterable[str | Mapping[str, Any]], name: Side) -> Iterator[Row]:
+    if isinstance(records, str | Mapping) or hasattr(records, "iterrows"):
+        raise ConfigError(
+            f"{name}: got {kind_of(records)}, expected many texts or mappings",
+            fix=f"{name}=[...], or DataFrame.to_dict('records')",
+        )
+    for number, record in enumerate(records, start=1):
+        if isinstance(record, str):
+            yield Row({"text": record}, name, number, "item")
+        elif isinstance(record, Mapping):
+            yield Row({str(key): value for key, value in record.items()}, name, number, "item")
+        else:
+            raise Row({}, name, number, "item").fault(
+                f"is {kind_of(record)}, expected a text or a mapping",
+                fix='write it as "..." or {"text": "..."}',
+            )
+
+
+def _gather(
+    rows: Iterator[Row],
+    name: str,
+    options: Mapping[str, Any],
+    *,
+    sha256: str | None = None,
+    like: _Part | None = None,
+    label_column: str | None = None,
+) -> _Part:
+    """Reads one source to its end.
+
+    Args:
+        rows: its rows.
+        name: what the user calls it.
+        options: arguments of `schema_of`.
+        sha256: of the file; None to hash the rows.
+        like: the other side, whose form this one has to have.
+        label_column: the column of labels, where both sides are in one source.
+    """
+    found: Schema | None = None
+    records: list[Record] = []
+    labels: list[bool] = []
+    columns: dict[str, None] = {}
+    lines: dict[str, int] = {}
+    digest = hashlib.sha256()
+    for row in rows:
+        if found is None:
+            given = options if like is None else {**options, "format": like.schema.form.name}
+            found = schema_of(row, **given)
+            if label_column is not None and label_column not in row.values:
+                raise _no_column("label_column", label_column, name, row.values)
+        record = found.record(row)
+        if record.id in lines:
+            raise row.fault(
+                f"has the id {shown(record.id)}, which {row.unit} {lines[record.id]} has already",
+                field=found.id_column or "id",
+                fix="make the ids unique, or number by file and line: --id-column none",
+            )
+        lines[record.id] = row.number
+        records.append(record)
+        columns.update(dict.fromkeys(row.values))
+        if label_column is not None:
+            labels.append(_label(row, label_column))
+        if sha256 is None:
+            digest.update(_canonical(row))
+    if found is None:
+        raise DataError(
+            "holds no records", path=name, fix='write one record a line: {"text": "..."}'
+        )
+    for column, option in found.named.items():
+        if column not in columns:
+            raise _no_column(option, column, name, columns)
+    return _Part(
+        path=name,
+        sha256=sha256 or digest.hexdigest(),
+        schema=found,
+        records=records,
+        labels=labels,
+        notes=_notes(found, records, name, asked=options["format"]),
+    )
+
+
+def _no_column(option: str, column: str, name: str, columns: Mapping[str, Any]) -> UnknownNameError:
+    return UnknownNameError(f"column for {option} in {name}", shown(column), map(shown, columns))
+
+
+def _canonical(row: Row) -> bytes:
+    text = json.dumps(row.values, sort_keys=True, default=str) + "\n"
+    return text.encode("utf-8", "surrogatepass")
+
+
+def _notes(found: Schema, records: list[Record], name: str, *, asked: str) -> list[str]:
+    notes = []
+    if found.others and asked == "auto":
+        notes.append(
+            f"{name}: read as {found.form.name}; its columns also fit {', '.join(found.others)} (--format)"
+        )
+    alone = sum(record.cluster is None for record in records)
+    if found.cluster_by is not None and alone:
+        notes.append(
+            f"{name}: {alone} records have no {shown(found.cluster_by)} and count as clusters of one"
+        )
+    return notes
+
+
+_LABELS = {"1": True, "true": True, "yes": True, "member": True}
+_LABELS |= {"0": False, "false": False, "no": False, "nonmember": False, "non-member": False}
+_LABELS |= {"1.0": True, "0.0": False, "non_member": False, "non member": False}
+
+
+def _label(row: Row, column: str) -> bool:
+    value = row.values.get(column)
+    if isinstance(value, np.generic):
+        value = value.item()
+    key = str(value).strip().lower() if isinstance(value, str | bool | int | float) else ""
+    if key not in _LABELS:
+        problem = "is missing" if is_missing(value) or value == "" else "is no label"
+        raise row.fault(
+            f"{problem}, expected 1/0, true/false, yes/no or member/nonmember",
+            field=column,
+            fix="name another column: --label-column COLUMN, or write 1 for members and 0 for others",
+        )
+    return _LABELS[key]
+
+
+def _joined(members: _Part, nonmembers: _Part, *, limit: int | None, seed: int) -> Records:
+    """Both sides together, with ids that are unique over both."""
+    parts: dict[Side, _Part] = {"members": members, "nonmembers": nonmembers}
+    notes = list(dict.fromkeys([*members.notes, *nonmembers.notes]))
+    sides = {side: part.records for side, part in parts.items()}
+    clashes = {record.id for record in members.records} & {r.id for r in nonmembers.records}
+    if clashes:
+        files = [PurePath(part.path).name for part in parts.values()]
+        names = files if files[0] != files[1] else list(parts)
+        for (side, records), name in zip(sides.items(), names, strict=True):
+            sides[side] = [replace(record, id=f"{name}/{record.id}") for record in records]
+        notes.append(
+            f"{len(clashes)} ids occur on both sides: every id now begins with {names[0]}/ or {names[1]}/"
+        )
+    if limit is not None:
+        for at, side in enumerate(parts):
+            sides[side] = _sample(sides[side], limit, np.random.default_rng([seed, at]))
+    both = (*sides["members"], *sides["nonmembers"])
+    member = np.arange(len(both)) < len(sides["members"])
+    member.flags.writeable = False
+    return Records(
+        records=both,
+        membership=Membership(tuple(record.id for record in both), member),
+        sources={
+            side: Source(part.path, len(part.records), part.sha256) for side, part in parts.items()
+        },
+        format=members.schema.form.name,
+        notes=tuple(notes),
+    )
+
+
+def _sample(records: list[Record], limit: int, rng: np.random.Generator) -> list[Record]:
+    """At most `limit` records, drawn without replacement, in their order."""
+    if limit >= len(records):
+        return records
+    return [records[i] for i in np.sort(rng.choice(len(records), limit, replace=False))]
