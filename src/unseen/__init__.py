@@ -20,12 +20,13 @@ _WHERE: dict[str, str] = {
     "LimitedTarget": "unseen.targets.limited",
     "Membership": "unseen.types",
     "Record": "unseen.types",
-    "Records": "unseen.data.read",
+    "Records": "unseen.data.records",
     "Scores": "unseen.types",
     "Turn": "unseen.types",
     "UnseenError": "unseen.errors",
     "audit_finetune": "unseen.api",
     "evaluate": "unseen.api",
+    "run_demo": "unseen.api",
     "score_run": "unseen.api",
 }
 

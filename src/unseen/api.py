@@ -19,7 +19,7 @@ from unseen.runs.scores import evaluate_scores
 if TYPE_CHECKING:
     import pandas as pd
 
-    from unseen.data.read import Records
+    from unseen.data.records import Records
     from unseen.runs.collect import Progress
     from unseen.targets.access import LogprobTarget
 
@@ -142,6 +142,62 @@ def evaluate(
     """
     by_name = dict(scores) if isinstance(scores, Mapping) else {"score": list(_floats(scores))}
     return evaluate_scores(by_name, list(labels), clusters=clusters, **choices)
+
+
+@dataclass(frozen=True)
+class Demo:
+    """The two audits of the demonstration.
+
+    Attributes:
+        found: of the fine-tuned model.
+        control: of the model before fine-tuning, on the same records.
+        command: repeats the first audit from the command line.
+    """
+
+    found: Audit
+    control: Audit
+    command: str
+
+    @property
+    def as_expected(self) -> bool:
+        """Whether the first model is found and the second is clear."""
+        found, control = self.found.headline, self.control.headline
+        return found is not None and found.found and control is not None and not control.found
+
+
+def run_demo(
+    runs: str | Path = "runs",
+    *,
+    cache_dir: Path | None = None,
+    progress: Progress | None = None,
+    note: Any = None,
+) -> Demo:
+    """Fine-tunes a small real model and audits it beside the model from before.
+
+    Args:
+        runs: where records, model and run folders are made.
+        cache_dir: where the converted model and answers are kept.
+        progress: called with what is being done, how much of it is done, and how much there is.
+        note: called with sentences on what happens.
+
+    Raises:
+        UnseenError: where the base model is not to be had, or something cannot be written.
+    """
+    from unseen.runs import demo
+
+    say = note or (lambda _: None)
+    tell = progress or (lambda *_: None)
+    setting = demo.prepare(Path(runs) / "demo", cache_dir, tell, say)
+    common: dict[str, Any] = {"runs": runs, "cache_dir": cache_dir}
+    audits = [
+        audit_finetune(**setting.choices(control=control), **common, progress=tell, note=say)
+        for control in (False, True)
+    ]
+    command = (
+        f"unseen audit finetune --model {setting.model} --members {setting.members} "
+        f"--nonmembers {setting.nonmembers}"
+    )
+    return Demo(*audits, command)
 
 
 def _floats(scores: Iterable[Any]) -> Iterable[float]:

@@ -22,7 +22,7 @@ from unseen.data.duplicates import (
     repeated,
     word_shingles,
 )
-from unseen.data.read import Records
+from unseen.data.records import Records
 from unseen.errors import ConfigError, DataError
 
 

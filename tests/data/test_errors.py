@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from unseen.data.read import Records
+from unseen.data.records import Records
 from unseen.errors import ConfigError, DataError, UnknownNameError, UsageError
 
 SECRET = "Zyxhollow"  # noqa: S105

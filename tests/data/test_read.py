@@ -17,7 +17,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyarrow import parquet
 
-from unseen.data.read import Records, read_rows
+from unseen.data.read import read_rows
+from unseen.data.records import Records
 from unseen.errors import ConfigError, DataError, MissingExtraError, UnknownNameError
 from unseen.types import Membership, Turn
 

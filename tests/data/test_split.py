@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from unseen.data.duplicates import normalised
-from unseen.data.read import Records
+from unseen.data.records import Records
 from unseen.data.split import JUDGED_PER_KNOWN, set_aside
 from unseen.errors import ConfigError
 

@@ -3,20 +3,20 @@
 Two texts are exact duplicates where they are equal after NFKC, case folding and collapsing of white
 space, and near duplicates where the Jaccard similarity of their shingle sets reaches a threshold.
 Shingles are five words in a row; where one of the two texts is short or not written with spaces,
-they are five characters in a row, for both. MinHash (Broder 1997) with locality-sensitive hashing
-finds candidates; every candidate is verified with the exact similarity.
+they are five characters in a row, for both. Shared shingles are counted over an inverted index, so
+that the similarity of every pair is exact and none is missed.
 """
 
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
-from unseen.data.read import Records
+from unseen.data.records import Records
 from unseen.errors import ConfigError, DataError
 
 SHINGLE = 5
@@ -24,8 +24,6 @@ SHINGLE = 5
 
 _FEW_WORDS = 20  # below it, one changed word in the middle already takes most of the word shingles
 _LONG_WORD = 20  # characters a word on average above which a text is not written with spaces
-_HASHES = 256  # MinHash values of a text
-_MISSED = 1e-6  # chance that hashing misses a pair right at the threshold
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,63 +235,30 @@ def _similar(
     """Positions and similarity of unequal texts of the two lists.
 
     A text that reaches the threshold with any text of the other list shares at least that part of
-    its shingles with the whole of it; texts that do not are left out before anything is hashed.
+    its shingles with the whole of it; texts that do not are left out before anything is counted.
     """
     numbers: dict[str, int] = {}
-    sets = [
-        {numbers.setdefault(shingle, len(numbers)) for shingle in shingles(text)} for text in left
-    ]
-    right_sets, sizes = {}, {}
+    sets = [[numbers.setdefault(s, len(numbers)) for s in shingles(text)] for text in left]
+    kept: dict[int, list[int]] = {}
+    sizes: dict[int, int] = {}
     for j, text in enumerate(right):
         own = shingles(text)
-        shared = {numbers[shingle] for shingle in own if shingle in numbers}
-        if _reaches(len(shared), len(own), threshold):
-            right_sets[j], sizes[j] = shared, len(own)
-    union = set().union(*right_sets.values())
-    left_sets = {
-        i: own for i, own in enumerate(sets) if _reaches(len(own & union), len(own), threshold)
-    }
-    for i, j in _candidates(left_sets, right_sets, threshold):
-        common = len(left_sets[i] & right_sets[j])
-        similarity = common / (len(left_sets[i]) + sizes[j] - common)
-        if similarity >= threshold and left[i] != right[j]:
-            yield i, j, similarity
-
-
-def _reaches(shared: int, size: int, threshold: float) -> bool:
-    return shared >= threshold * size - 1e-9  # of rounding
-
-
-def _candidates(
-    left: Mapping[int, set[int]], right: Mapping[int, set[int]], threshold: float
-) -> Iterator[tuple[int, int]]:
-    """Pairs that may be similar, by locality-sensitive hashing.
-
-    Sets on the right may lack what no set on the left has: that only makes pairs more similar.
-    """
-    if not left or not right:
-        return
-    from datasketch import MinHash, MinHashLSH
-
-    bands, rows = _bands(threshold)
-    index = MinHashLSH(num_perm=bands * rows, params=(bands, rows))
-
-    def hashed(sets: Mapping[int, set[int]]) -> Iterator[tuple[int, Any]]:
-        encoded = ([number.to_bytes(8, "little") for number in own] for own in sets.values())
-        minhashes = MinHash.generator(encoded, num_perm=bands * rows, seed=1)
-        return zip(sets, minhashes, strict=True)
-
-    for i, minhash in hashed(left):
-        index.insert(i, minhash)
-    for j, minhash in hashed(right):
-        for i in sorted(index.query(minhash)):
-            yield i, j
-
-
-def _bands(threshold: float) -> tuple[int, int]:
-    """Bands, and rows a band: the fewest candidates that still miss hardly any similar pair."""
-    for rows in range(16, 1, -1):
-        bands = _HASHES // rows
-        if (1 - threshold**rows) ** bands <= _MISSED:
-            return bands, rows
-    return _HASHES, 1
+        shared = [numbers[shingle] for shingle in own if shingle in numbers]
+        if len(shared) >= threshold * len(own) - 1e-9:  # of rounding
+            kept[j], sizes[j] = shared, len(own)
+    used = np.zeros(len(numbers), dtype=bool)
+    for shared in kept.values():
+        used[shared] = True
+    places: list[list[int]] = [[] for _ in numbers]  # shingle -> texts of the left that have it
+    for i, of_left in enumerate(sets):
+        if np.count_nonzero(used[of_left]) >= threshold * len(of_left) - 1e-9:
+            for number in of_left:
+                places[number].append(i)
+    postings = [np.array(p, dtype=np.int64) for p in places]
+    lengths = np.array([len(own) for own in sets])
+    for j, shared in kept.items():
+        common = np.bincount(np.concatenate([postings[n] for n in shared]), minlength=len(left))
+        similarity = common / (lengths + sizes[j] - common)
+        for i in np.flatnonzero(similarity >= threshold).tolist():
+            if left[i] != right[j]:
+                yield i, j, float(similarity[i])

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from unseen.data.duplicates import normalised
-from unseen.data.read import Records
+from unseen.data.records import Records
 from unseen.errors import ConfigError
 
 JUDGED_PER_KNOWN = 4

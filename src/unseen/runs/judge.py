@@ -1,0 +1,285 @@
+"""Score and judge: attacks turn observations into scores, metrics turn scores into estimates.
+
+This is where scores and membership meet. Attacks that learn are cross-fitted: the records are cut
+into folds, and a record is scored by what was learned from the other folds alone.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from unseen.attacks import label
+from unseen.attacks.base import Attack, Known, is_blind, is_fitted
+from unseen.runs.results import AttackResult, Headline, Number, Roc, Slice
+from unseen.signals.base import REFERENCE, Observations
+from unseen.types import BoolArray, Estimate, IntArray, Scores
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from unseen.data.records import Records
+    from unseen.runs.config import StatisticsChoices
+
+FIT_FOLDS = 5
+"""Folds in which attacks that learn are cross-fitted."""
+
+Kind = Literal["attack", "blind", "control"]
+
+# Each use of randomness has a stream of its own, so that one more draw here changes nothing there.
+_FOLDS, _FIT, _ESTIMATES, _HEADLINE, _SLICES = range(2, 7)
+
+
+@dataclass(frozen=True)
+class Subjects:
+    """The judged records without their text.
+
+    Attributes:
+        ids: n ids.
+        member: (n,) membership.
+        clusters: a cluster a record, or None where records are independent.
+        groups: column -> a value a record.
+        texts: the text of each record, or None; kept only where it is to be revealed.
+    """
+
+    ids: tuple[str, ...]
+    member: BoolArray
+    clusters: tuple[str, ...] | None = None
+    groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    texts: tuple[str, ...] | None = None
+
+    @classmethod
+    def from_records(cls, records: Records, *, reveal: bool) -> Subjects:
+        """Ids, membership, clusters and groups of records; their text only to reveal it."""
+        rows = records.records
+        clusters = None
+        if any(row.cluster is not None for row in rows):
+            clusters = tuple(row.cluster or f"\0{row.id}" for row in rows)
+        names = tuple(rows[0].slices) if rows else ()
+        groups = {name: tuple(row.slices[name] for row in rows) for name in names}
+        texts = tuple(row.text for row in rows) if reveal else None
+        return cls(records.ids, records.membership.member, clusters, groups, texts)
+
+    @classmethod
+    def from_table(cls, table: pa.Table) -> tuple[Subjects, dict[str, Scores]]:
+        """The records of a finished run, and the scores that they were given."""
+        columns = table.to_pydict()
+        ids = tuple(columns["id"])
+        groups = {
+            name.removeprefix("slice."): tuple(values)
+            for name, values in columns.items()
+            if name.startswith("slice.")
+        }
+        optional: dict[str, tuple[str, ...]] = {
+            name: tuple(columns[name]) for name in ("cluster", "text") if name in columns
+        }
+        scores = {
+            name.removeprefix("score."): _read_scores(
+                ids, values, columns[f"unscored.{name.removeprefix('score.')}"]
+            )
+            for name, values in columns.items()
+            if name.startswith("score.")
+        }
+        member = np.array(columns["member"], dtype=bool)
+        subjects = cls(ids, member, optional.get("cluster"), groups, optional.get("text"))
+        return subjects, scores
+
+
+@dataclass(frozen=True)
+class Verdicts:
+    """Everything that judging gives."""
+
+    attacks: tuple[AttackResult, ...]
+    control: tuple[AttackResult, ...]
+    headline: Headline | None
+    headline_note: str | None
+    slices: tuple[Slice, ...]
+    scores: Mapping[str, Scores]
+
+
+class Judge:
+    """Scores attacks and judges them, always on records that they have not learned from.
+
+    Args:
+        choices: rates, confidence, folds, seed.
+        subjects: the judged records.
+    """
+
+    def __init__(self, choices: StatisticsChoices, subjects: Subjects) -> None:
+        self._choices = choices
+        self._subjects = subjects
+        self._folds = self._cut(choices.folds, _FOLDS)
+        self._fit_folds = self._cut(FIT_FOLDS, _FIT)
+
+    def judge(
+        self,
+        attacks: tuple[Attack, ...],
+        control: tuple[Attack, ...],
+        observations: Observations,
+        *,
+        given: Mapping[str, Scores] | None = None,
+    ) -> Verdicts:
+        """Scores and judges attacks on the target, and some of them on the reference.
+
+        Args:
+            attacks: judged on the target.
+            control: judged on the reference, as if it were the target.
+            observations: what was measured of both.
+            given: label -> scores that are taken over instead of being made.
+        """
+        taken = given or {}
+        scores: dict[str, Scores] = {}
+        rows: list[AttackResult] = []
+        for attack in attacks:
+            name = label(attack)
+            scores[name] = taken[name] if name in taken else self.score(attack, observations)
+            kind: Kind = "blind" if is_blind(attack) else "attack"
+            rows.append(self.row(name, scores[name], kind=kind, attack=attack))
+        seen = observations.seen_as_target(REFERENCE)
+        controls = [
+            self.row(label(attack), self.score(attack, seen), kind="control", attack=attack)
+            for attack in control
+        ]
+        return self.verdicts(rows, scores, controls)
+
+    def verdicts(
+        self,
+        rows: list[AttackResult],
+        scores: Mapping[str, Scores],
+        control: list[AttackResult],
+    ) -> Verdicts:
+        """Headline and slices for rows that are made."""
+        able = {row.name: scores[row.name] for row in rows if row.kind == "attack" and row.auc}
+        headline, note = self._headline(able)
+        slices = () if headline is None else self._slices(headline, scores)
+        return Verdicts(tuple(rows), tuple(control), headline, note, slices, scores)
+
+    def score(self, attack: Attack, observations: Observations) -> Scores:
+        """Scores of every record; attacks that learn are cross-fitted."""
+        if not is_fitted(attack):
+            return attack.score(observations)
+        ids = np.array(self._subjects.ids, dtype=object)
+        parts = []
+        for fold in range(FIT_FOLDS):
+            judged = self._fit_folds == fold
+            if judged.any():
+                known = Known(
+                    observations.select(tuple(ids[~judged])), self._subjects.member[~judged]
+                )
+                parts.append(attack.score(observations.select(tuple(ids[judged])), known))
+        return _joined(self._subjects.ids, parts)
+
+    def row(
+        self, name: str, scores: Scores, *, kind: Kind, attack: Attack | None = None
+    ) -> AttackResult:
+        """Estimates of one attack, over the records that it has scored."""
+        found = self._places(scores)
+        member = self._subjects.member[found]
+        n = (int(member.sum()), int((~member).sum()))
+        facts: dict[str, Any] = {
+            "name": name,
+            "kind": kind,
+            "paper": "" if attack is None else attack.paper,
+            "access": "" if attack is None else attack.access.name.lower(),
+            "n": n,
+            "unscored": dict(Counter(scores.unscored.values())),
+        }
+        try:
+            judged = evaluate(
+                scores.values,
+                member,
+                fprs=self._choices.fpr,
+                confidence=self._choices.confidence,
+                bootstrap=self._choices.bootstrap,
+                clusters=self._clusters(found),
+                rng=self._rng(_ESTIMATES),
+            )
+        except TooFewRecordsError as error:
+            return AttackResult(**facts, note=error.problem)
+        return AttackResult(
+            **facts,
+            auc=_number(judged.auc),
+            tpr_at_fpr=tuple(_at(at) for at in judged.tpr_at_fpr),
+            advantage=_number(judged.advantage),
+            inverted=judged.inverted,
+            roc=Roc(fpr=judged.roc_fpr, tpr=judged.roc_tpr),
+        )
+
+    def table(
+        self, verdicts: Verdicts, lengths: Mapping[str, int] | None = None
+    ) -> dict[str, list[Any]]:
+        """Columns of records.parquet: a row a record, and no text unless it is revealed."""
+        subjects = self._subjects
+        columns: dict[str, list[Any]] = {
+            "id": list(subjects.ids),
+            "member": subjects.member.tolist(),
+            "fold": self._folds.tolist(),
+        }
+        if lengths is not None:
+            columns["n_tokens"] = [lengths[id_] for id_ in subjects.ids]
+        if subjects.clusters is not None:
+            columns["cluster"] = list(subjects.clusters)
+        if subjects.texts is not None:
+            columns["text"] = list(subjects.texts)
+        for name, values in subjects.groups.items():
+            columns[f"slice.{name}"] = list(values)
+        for name, scores in verdicts.scores.items():
+            by_id = dict(zip(scores.ids, scores.values.tolist(), strict=True))
+            fprs = self._population_fprs(scores)
+            columns[f"score.{name}"] = [by_id.get(id_) for id_ in subjects.ids]
+            columns[f"population_fpr.{name}"] = [fprs.get(id_) for id_ in subjects.ids]
+            columns[f"unscored.{name}"] = [scores.unscored.get(id_) for id_ in subjects.ids]
+        return columns
+
+    def _population_fprs(self, scores: Scores) -> dict[str, float]:
+        """Share of non-members that score at least as high: of the population, not the record."""
+        member = self._subjects.member[self._places(scores)]
+        others = np.sort(scores.values[~member])
+        if not len(others):
+            return {}
+        above = len(others) - np.searchsorted(others, scores.values, side="left")
+        return dict(zip(scores.ids, (above / len(others)).tolist(), strict=True))
+
+    def _places(self, scores: Scores) -> IntArray:
+        place = {id_: i for i, id_ in enumerate(self._subjects.ids)}
+        return np.array([place[id_] for id_ in scores.ids], dtype=np.int64)
+
+    def _clusters(self, found: IntArray) -> list[str] | None:
+        clusters = self._subjects.clusters
+        return None if clusters is None else [clusters[i] for i in found]
+
+    def _rng(self, stream: int) -> np.random.Generator:
+        return np.random.default_rng([self._choices.seed, stream])
+
+
+def _number(estimate: Estimate) -> Number:
+    return Number(
+        value=estimate.value,
+        ci=(estimate.low, estimate.high),
+        confidence=estimate.confidence,
+        method=estimate.method,
+        n=(estimate.n_members, estimate.n_nonmembers),
+    )
+
+
+def _joined(ids: tuple[str, ...], parts: list[Scores]) -> Scores:
+    by_id = {
+        id_: value
+        for part in parts
+        for id_, value in zip(part.ids, part.values.tolist(), strict=True)
+    }
+    unscored = {id_: why for part in parts for id_, why in part.unscored.items()}
+    kept = tuple(id_ for id_ in ids if id_ in by_id)
+    return Scores(kept, np.array([by_id[id_] for id_ in kept], dtype=np.float64), unscored)
+
+
+def _read_scores(ids: tuple[str, ...], values: list[Any], reasons: list[Any]) -> Scores:
+    kept = [(id_, value) for id_, value in zip(ids, values, strict=True) if value is not None]
+    unscored = {id_: why for id_, why in zip(ids, reasons, strict=True) if why is not None}
+    return Scores(
+        tuple(id_ for id_, _ in kept), np.array([v for _, v in kept], dtype=np.float64), unscored
+    )

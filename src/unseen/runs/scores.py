@@ -1,0 +1,158 @@
+"""Statistics for scores that were made elsewhere: no model, no records, only numbers and labels."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from unseen import __version__
+from unseen.data.formats import Row
+from unseen.data.read import read_rows
+from unseen.data.records import label_of
+from unseen.errors import DataError, UnknownNameError, UsageError
+from unseen.runs.config import configure
+from unseen.runs.judge import Judge, Subjects
+from unseen.runs.results import Results, RunFacts
+from unseen.types import Scores
+
+LIMITATIONS = (
+    "The scores were made elsewhere; nothing here has checked what they mean.",
+    "They mean membership only as far as members and non-members come from the same source.",
+)
+
+
+def evaluate_file(
+    path: Path,
+    *,
+    label_column: str,
+    score_columns: Sequence[str] = (),
+    cluster_by: str | None = None,
+    **choices: Any,
+) -> Results:
+    """Statistics of the score columns of a CSV, JSONL or Parquet file.
+
+    Args:
+        path: a row a record.
+        label_column: says who is a member.
+        score_columns: none means every other column whose values are all numbers.
+        cluster_by: column of clusters.
+        **choices: fpr, confidence, bootstrap, folds, seed.
+
+    Raises:
+        DataError: where the file, a label or a score is wrong.
+        UnknownNameError: where a column does not exist.
+    """
+    rows = list(read_rows(path))
+    if not rows:
+        raise DataError("holds no rows", path=path)
+    known = list(dict.fromkeys(name for row in rows for name in row.values))
+    for name in (label_column, *score_columns, *([cluster_by] if cluster_by else [])):
+        if name not in known:
+            raise UnknownNameError(f"column of {path}", name, known)
+    labels = [label_of(row, label_column) for row in rows]
+    names = list(score_columns) or [
+        name
+        for name in known
+        if name not in (label_column, cluster_by)
+        and all(_is_number(row.values.get(name)) for row in rows)
+    ]
+    if not names:
+        raise DataError("has no column of scores", path=path, fix="name one: --score-column COLUMN")
+    scores = {name: [_score(row, name) for row in rows] for name in names}
+    clusters = None if cluster_by is None else [str(row.values.get(cluster_by)) for row in rows]
+    return evaluate_scores(scores, labels, clusters=clusters, **choices)
+
+
+def evaluate_scores(
+    scores: Mapping[str, Sequence[float]],
+    labels: Sequence[bool] | Sequence[int],
+    *,
+    clusters: Sequence[str] | None = None,
+    **choices: Any,
+) -> Results:
+    """Statistics of scores by name.
+
+    Args:
+        scores: name -> (n,) finite scores, higher = more likely a member.
+        labels: (n,) true or 1 for members.
+        clusters: (n,) records of one cluster are resampled together.
+        **choices: fpr, confidence, bootstrap, folds, seed.
+
+    Raises:
+        UsageError: where lengths differ, a score is not finite or a side is empty.
+    """
+    config = configure(**choices)
+    member = _labels(labels)
+    if clusters is not None and len(clusters) != len(member):
+        raise UsageError(f"got {len(clusters)} clusters for {len(member)} labels")
+    ids = tuple(str(i + 1) for i in range(len(member)))
+    subjects = Subjects(ids, member, None if clusters is None else tuple(map(str, clusters)))
+    made = {name: _checked(name, values, ids) for name, values in scores.items()}
+    judge = Judge(config, subjects)
+    rows = [judge.row(name, one, kind="attack") for name, one in made.items()]
+    verdicts = judge.verdicts(rows, made, [])
+    return Results(
+        run=RunFacts(
+            id="",
+            created=datetime.now(UTC).isoformat(timespec="seconds"),
+            tool=f"unseen {__version__}",
+            scenario="scores",
+            seed=config.seed,
+            plan="",
+            seconds=0.0,
+        ),
+        target={},
+        access="",
+        attacks=verdicts.attacks,
+        headline=verdicts.headline,
+        headline_note=verdicts.headline_note,
+        limitations=LIMITATIONS,
+    )
+
+
+def _labels(labels: Sequence[bool] | Sequence[int]) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    wrong = [label for label in labels if label not in (0, 1)]
+    if wrong:
+        raise UsageError(f"got the label {wrong[0]!r}, expected true/false or 1/0")
+    member = np.array(labels, dtype=bool)
+    if member.all() or not member.any():
+        side = "non-members" if len(member) and member.all() else "members"
+        raise UsageError(f"there are no {side}: both sides are needed")
+    return member
+
+
+def _checked(name: str, values: Sequence[float], ids: tuple[str, ...]) -> Scores:
+    if len(values) != len(ids):
+        raise UsageError(f"{name}: got {len(values)} scores for {len(ids)} labels")
+    array = np.array(values, dtype=np.float64)
+    wrong = np.flatnonzero(~np.isfinite(array))
+    if len(wrong):
+        raise UsageError(
+            f"{name}: score {wrong[0] + 1} is {array[wrong[0]]}, expected a finite number",
+            fix="leave records without a score out; a placeholder would count as a score",
+        )
+    return Scores(ids, array)
+
+
+def _is_number(value: Any) -> bool:
+    try:
+        float(value)
+    except (TypeError, ValueError):
+        return False
+    return not isinstance(value, bool)
+
+
+def _score(row: Row, name: str) -> float:
+    value = row.values.get(name)
+    if not _is_number(value) or not math.isfinite(float(value)):
+        raise row.fault(
+            "is no finite number",
+            field=name,
+            fix="leave rows without a score out, or name other columns: --score-column COLUMN",
+        )
+    return float(value)
