@@ -189,15 +189,15 @@ def run_demo(
     tell = progress or (lambda *_: None)
     setting = demo.prepare(Path(runs) / "demo", cache_dir, tell, say)
     common: dict[str, Any] = {"runs": runs, "cache_dir": cache_dir}
-    audits = [
+    found, control = (
         audit_finetune(**setting.choices(control=control), **common, progress=tell, note=say)
         for control in (False, True)
-    ]
+    )
     command = (
         f"unseen audit finetune --model {setting.model} --members {setting.members} "
         f"--nonmembers {setting.nonmembers}"
     )
-    return Demo(*audits, command)
+    return Demo(found, control, command)
 
 
 def _floats(scores: Iterable[Any]) -> Iterable[float]:

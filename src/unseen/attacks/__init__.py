@@ -19,18 +19,14 @@ from unseen.attacks.base import Attack
 from unseen.errors import ConfigError, UnknownNameError
 
 _SPEC = re.compile(r"(?P<name>[\w\-./]+)(?:\[(?P<params>.*)\])?$", re.DOTALL)
+_COMMA = re.compile(r",(?=\s*\w+\s*=)")
 _NO_ATTACKS = ("base",)
 
 
 def names() -> list[str]:
     """Names of all attacks: files of this folder, then entry points of other packages."""
-    own = [
-        module.name
-        for module in pkgutil.iter_modules(__path__)
-        if module.name not in _NO_ATTACKS and not module.name.startswith("_")
-    ]
-    others = {entry.name for entry in importlib.metadata.entry_points(group="unseen.attacks")}
-    return sorted(own) + sorted(others - set(own))
+    own = _own()
+    return sorted(own) + sorted({entry.name for entry in _of_others()} - own)
 
 
 def find(name: str) -> type[Attack]:
@@ -40,11 +36,11 @@ def find(name: str) -> type[Attack]:
         UnknownNameError: where there is none; names the closest.
     """
     name = name.strip().replace("-", "_")
-    if name not in names():
+    if name not in _own():
+        for entry in _of_others():
+            if entry.name == name:
+                return cast("type[Attack]", entry.load())
         raise UnknownNameError("attack", name, names())
-    for entry in importlib.metadata.entry_points(group="unseen.attacks"):
-        if entry.name == name:
-            return cast("type[Attack]", entry.load())
     module = importlib.import_module(f"{__name__}.{name}")
     found = [
         value
@@ -74,15 +70,15 @@ def create(spec: str) -> Attack:
     cls = find(match["name"])
     known = {field.name: field for field in dataclasses.fields(cast("Any", cls))}
     given: dict[str, Any] = {}
-    for pair in filter(None, (match["params"] or "").split(",")):
-        field, equals, value = pair.partition("=")
+    for pair in filter(None, _COMMA.split(match["params"] or "")):
+        field, equals, value = map(str.strip, pair.partition("="))
         if not equals:
             raise ConfigError(f"cannot read {pair!r} in {spec!r}", fix="write field=value")
-        if field.strip() not in known:
-            raise UnknownNameError(f"field of {match['name']}", field.strip(), known)
-        given[field.strip()] = _literal(value.strip())
+        if field not in known:
+            raise UnknownNameError(f"field of {match['name']}", field, known)
+        given[field] = value
     try:
-        return cls(**given)
+        return cls(**{field: _read(known[field], value) for field, value in given.items()})
     except (TypeError, ValueError) as error:
         raise ConfigError(f"attack {spec!r}: {error}") from error
 
@@ -92,7 +88,7 @@ def name_of(attack: Attack) -> str:
     module = type(attack).__module__
     if module.startswith(f"{__name__}."):
         return module.rpartition(".")[2]
-    for entry in importlib.metadata.entry_points(group="unseen.attacks"):
+    for entry in _of_others():
         if entry.value == f"{module}:{type(attack).__qualname__}":
             return entry.name
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", type(attack).__name__).lower()
@@ -114,8 +110,30 @@ def default() -> list[str]:
     return [spec for name in names() for spec in (name, *getattr(find(name), "variants", ()))]
 
 
-def _literal(text: str) -> Any:
+def _own() -> set[str]:
+    return {
+        module.name
+        for module in pkgutil.iter_modules(__path__)
+        if module.name not in _NO_ATTACKS and not module.name.startswith("_")
+    }
+
+
+def _of_others() -> importlib.metadata.EntryPoints:
+    return importlib.metadata.entry_points(group="unseen.attacks")
+
+
+def _read(field: dataclasses.Field[Any], text: str) -> Any:
+    """What the text means for a field: numbers and text after the field's default."""
     try:
-        return ast.literal_eval(text)
+        value = ast.literal_eval(text)
     except (ValueError, SyntaxError):
-        return text
+        value = text
+    if isinstance(field.default, str):
+        return value if isinstance(value, str) else text
+    for kind, expected in ((bool, "True or False"), (int, "a whole number"), (float, "a number")):
+        if isinstance(field.default, kind):
+            if type(value) is kind or (kind is float and type(value) is int):
+                return kind(value)
+            msg = f"got {field.name}={text}, expected {expected}"
+            raise ValueError(msg)
+    return value

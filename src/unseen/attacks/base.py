@@ -30,7 +30,10 @@ import numpy as np
 from unseen.errors import UnscorableError
 from unseen.signals.base import Observations, Signal
 from unseen.targets.access import Access
-from unseen.types import BoolArray, Scores
+from unseen.types import BoolArray, FloatArray, Scores, TokenStats
+
+_CERTAIN = 1e-6
+"""Nats per token: below ten times what single precision resolves of a probability near 1."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +78,8 @@ def score_each(observations: Observations, formula: Callable[[str], float]) -> S
     unscored: dict[str, str] = {}
     for id_ in observations.ids:
         try:
-            value = float(formula(id_))
+            with np.errstate(all="ignore"):
+                value = float(formula(id_))
         except UnscorableError as error:
             unscored[id_] = error.problem
             continue
@@ -85,6 +89,50 @@ def score_each(observations: Observations, formula: Callable[[str], float]) -> S
         else:
             unscored[id_] = "the formula has no finite value here"
     return Scores(tuple(ids), np.array(values, dtype=np.float64), unscored)
+
+
+def mean_logprob(stats: TokenStats) -> float:
+    """LL: the mean log-probability of the scored tokens, in nats per token.
+
+    Raises:
+        UnscorableError: where no token is scored.
+    """
+    if not len(stats.logprob):
+        reason = "no token to score"
+        raise UnscorableError(reason)
+    return float(stats.logprob.mean(dtype=np.float64))
+
+
+def ratio_to(logprob: float, value: float) -> float:
+    """`value / logprob`, for a mean log-probability `logprob`.
+
+    Raises:
+        UnscorableError: where `logprob` is too close to 0 to divide by, or is not finite: a ratio
+            to it would be noise, or a 0 that means nothing.
+    """
+    if not np.isfinite(logprob):
+        reason = "a token is impossible under the model"
+        raise UnscorableError(reason)
+    if logprob > -_CERTAIN:
+        reason = "the model is certain of every token: a ratio to its log-probability is noise"
+        raise UnscorableError(reason)
+    return value / logprob
+
+
+def mean_of_lowest(values: FloatArray, k: float) -> float:
+    """Mean of the max(1, floor(k * n)) lowest of n values, shape (n,).
+
+    Raises:
+        UnscorableError: where there is no value, or one that is not finite.
+    """
+    if not len(values):
+        reason = "no token to score"
+        raise UnscorableError(reason)
+    if not np.isfinite(values).all():
+        reason = "a token has no finite value"
+        raise UnscorableError(reason)
+    n = max(1, int(k * len(values)))
+    return float(np.sort(values)[:n].mean(dtype=np.float64))
 
 
 def is_fitted(attack: Attack) -> bool:

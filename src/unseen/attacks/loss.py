@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from unseen.attacks.base import Known, score_each
+from unseen.attacks.base import Known, mean_logprob, score_each
 from unseen.signals.base import Observations, Signal
 from unseen.signals.token_stats import TokenStatistics
 from unseen.targets.access import Access
@@ -16,7 +16,8 @@ from unseen.types import Scores
 class Loss:
     """Mean log-probability of the scored tokens.
 
-    score = (1/n) sum_t log p(x_t | x_<t), in nats per token (Yeom et al. 2018, section 3.3).
+    score = LL(x) = (1/n) sum_t log p(x_t | x_<t), in nats per token (Yeom et al. 2018,
+    section 3.3).
     """
 
     access: ClassVar[Access] = Access.LOGPROB
@@ -26,4 +27,4 @@ class Loss:
         return (TokenStatistics(),)
 
     def score(self, audited: Observations, known: Known | None = None) -> Scores:  # noqa: ARG002
-        return score_each(audited, lambda id_: audited.get(TokenStatistics(), id_).logprob.mean())
+        return score_each(audited, lambda id_: mean_logprob(audited.get(TokenStatistics(), id_)))

@@ -33,7 +33,9 @@ def demo(*, runs: Path = Path("runs"), cache_dir: Path | None = None) -> int:
     results.rule("2. the model from before, same records: must be clear", align="left")
     show(made.control.results, results)
     results.rule(align="left")
-    results.print(f"[bold]{'as it should be' if made.as_expected else 'NOT AS IT SHOULD BE'}[/bold]")
+    results.print(
+        f"[bold]{'as it should be' if made.as_expected else 'NOT AS IT SHOULD BE'}[/bold]"
+    )
     results.print(f"runs      {made.found.folder}\n          {made.control.folder}", markup=False)
     results.print("the same by hand:", markup=False)
     results.print(f"  {made.command}", markup=False, soft_wrap=True)

@@ -27,6 +27,7 @@ Truncation = Literal["right", "left"]
 
 _BETWEEN_TURNS = "\n"
 _BETWEEN_RECORDS = "\n\n"
+_STAND_IN = "{response}"
 
 
 @dataclass(frozen=True)
@@ -175,10 +176,11 @@ class RecordEncoder:
             if turns[i].role != "assistant":
                 continue
             header = _after(done, self._rendered(turns[:i], prompt=True))
+            lead, content, tail = self._said(turns, i, done + header)
+            header += lead
             segment = self._ids(header)
             scored += [everything or (end_counts and j == 0) for j in range(len(segment))]
             ids += segment
-            content, tail = self._said(turns, i, done + header)
             piece = self._ids(content)
             scored += [everything or i in counts] * len(piece)
             ids += piece
@@ -191,12 +193,21 @@ class RecordEncoder:
             scored += [True] * keep
         return ids, scored, shared
 
-    def _said(self, turns: tuple[Turn, ...], i: int, so_far: str) -> tuple[str, str]:
-        """What the template writes for turn i: the content in its form, and what follows it."""
+    def _said(self, turns: tuple[Turn, ...], i: int, so_far: str) -> tuple[str, str, str]:
+        """What the template writes for turn i: what it puts before, the content, what follows."""
         rest = _after(so_far, self._rendered(turns[: i + 1]))
-        for content in (turns[i].content, turns[i].content.strip()):
-            if content and rest.startswith(content):
-                return content, rest[len(content) :]
+        said = turns[i].content
+        forms = [form for form in (said, said.rstrip(), said.lstrip(), said.strip()) if form]
+        # Another content in its place shows what the template itself writes around it, for
+        # example an empty thought; templates that look into contents are taken at their word.
+        other = (*turns[:i], Turn(turns[i].role, _STAND_IN))
+        lead, found, tail = _after(so_far, self._rendered(other)).partition(_STAND_IN)
+        for content in forms:
+            if found and rest == lead + content + tail:
+                return lead, content, tail
+        for content in forms:
+            if rest.startswith(content):
+                return "", content, rest[len(content) :]
         reason = "the chat template does not reproduce the response as it is"
         raise UnscorableError(reason)
 

@@ -94,7 +94,7 @@ def _slices(results: Results) -> list[str]:
         [
             part.by, part.value, part.attack, f"{part.n[0]} + {part.n[1]}",
             "–" if part.auc is None else number(part.auc),
-            "–" if part.tpr is None else rate(part.tpr),
+            "–" if not (at := part.tpr_at_fpr) or at[0].tpr is None else rate(at[0].tpr),
             "–" if part.p_holm is None else f"{part.p_holm:.3g}",
             part.note or "",
         ]

@@ -29,7 +29,7 @@ from unseen.data.templates import RecordEncoder, check_layout
 from unseen.errors import AccessError, ConfigError
 from unseen.runs.collect import Cost, Model, Progress, collect
 from unseen.runs.folder import RunFolder, find_unfinished, point_latest, slug, writing
-from unseen.runs.judge import Judge
+from unseen.runs.judge import Judge, Subjects
 from unseen.runs.models import measure_lengths, open_models
 from unseen.runs.provenance import versions
 from unseen.runs.results import DataFacts, Results, RunFacts, Side
@@ -445,9 +445,9 @@ def _finish(
     started: float,
 ) -> Results:
     folder.write_observations(observations)
-    judge = Judge(config, prepared.judged)
-    verdicts = judge.judge(plan.attacks, plan.control, observations)
     lengths, truncated = measure_lengths(prepared.judged.records, models[TARGET])
+    judge = Judge(config, Subjects.from_records(prepared.judged, lengths, reveal=config.reveal))
+    verdicts = judge.judge(plan.attacks, plan.control, observations)
     results = Results(
         run=RunFacts(
             id=folder.path.name,
@@ -472,7 +472,7 @@ def _finish(
         requests=cost.requests,
         limitations=LIMITATIONS,
     )
-    folder.write_table("records.parquet", judge.table(verdicts, lengths, reveal=config.reveal))
+    folder.write_table("records.parquet", judge.table(verdicts))
     folder.write_json("results.json", results.model_dump(mode="json"))
     about["attempts"][-1] |= {"ended": _now(), "status": "complete"}
     folder.write_json("run.json", about | {"status": "complete"})

@@ -119,7 +119,7 @@ def _write(file: Path, records: Sequence[Record]) -> None:
     rows = [
         {
             "id": record.id,
-            **{"messages": [{"role": t.role, "content": t.content} for t in record.turns]},
+            "messages": [{"role": t.role, "content": t.content} for t in record.turns],
             **record.slices,
         }
         for record in records

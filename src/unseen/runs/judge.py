@@ -15,9 +15,15 @@ import numpy as np
 
 from unseen.attacks import label
 from unseen.attacks.base import Attack, Known, is_blind, is_fitted
-from unseen.runs.results import AttackResult, Headline, Number, Roc, Slice
+from unseen.errors import TooFewRecordsError
+from unseen.metrics.crossfit import choose_and_judge, folds
+from unseen.metrics.evaluate import TprAtFpr as MeasuredTpr
+from unseen.metrics.evaluate import evaluate
+from unseen.metrics.roc import resolution
+from unseen.metrics.slices import by_slice
+from unseen.runs.results import AttackResult, Headline, Number, Roc, Slice, TprAtFpr
 from unseen.signals.base import REFERENCE, Observations
-from unseen.types import BoolArray, Estimate, IntArray, Scores
+from unseen.types import BoolArray, Estimate, FloatArray, IntArray, Scores
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -29,6 +35,8 @@ FIT_FOLDS = 5
 """Folds in which attacks that learn are cross-fitted."""
 
 Kind = Literal["attack", "blind", "control"]
+
+_NO_CLUSTER = "\0"
 
 # Each use of randomness has a stream of its own, so that one more draw here changes nothing there.
 _FOLDS, _FIT, _ESTIMATES, _HEADLINE, _SLICES = range(2, 7)
@@ -44,6 +52,7 @@ class Subjects:
         clusters: a cluster a record, or None where records are independent.
         groups: column -> a value a record.
         texts: the text of each record, or None; kept only where it is to be revealed.
+        lengths: scored tokens of each record, or None.
     """
 
     ids: tuple[str, ...]
@@ -51,18 +60,28 @@ class Subjects:
     clusters: tuple[str, ...] | None = None
     groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     texts: tuple[str, ...] | None = None
+    lengths: tuple[int, ...] | None = None
 
     @classmethod
-    def from_records(cls, records: Records, *, reveal: bool) -> Subjects:
+    def from_records(
+        cls, records: Records, lengths: Mapping[str, int], *, reveal: bool
+    ) -> Subjects:
         """Ids, membership, clusters and groups of records; their text only to reveal it."""
         rows = records.records
         clusters = None
         if any(row.cluster is not None for row in rows):
-            clusters = tuple(row.cluster or f"\0{row.id}" for row in rows)
+            clusters = tuple(row.cluster or f"{_NO_CLUSTER}{row.id}" for row in rows)
         names = tuple(rows[0].slices) if rows else ()
         groups = {name: tuple(row.slices[name] for row in rows) for name in names}
         texts = tuple(row.text for row in rows) if reveal else None
-        return cls(records.ids, records.membership.member, clusters, groups, texts)
+        return cls(
+            records.ids,
+            records.membership.member,
+            clusters,
+            groups,
+            texts,
+            tuple(lengths[id_] for id_ in records.ids),
+        )
 
     @classmethod
     def from_table(cls, table: pa.Table) -> tuple[Subjects, dict[str, Scores]]:
@@ -74,8 +93,10 @@ class Subjects:
             for name, values in columns.items()
             if name.startswith("slice.")
         }
-        optional: dict[str, tuple[str, ...]] = {
-            name: tuple(columns[name]) for name in ("cluster", "text") if name in columns
+        optional = {
+            ours: tuple(columns[name])
+            for ours, name in (("clusters", "cluster"), ("texts", "text"), ("lengths", "n_tokens"))
+            if name in columns
         }
         scores = {
             name.removeprefix("score."): _read_scores(
@@ -85,8 +106,7 @@ class Subjects:
             if name.startswith("score.")
         }
         member = np.array(columns["member"], dtype=bool)
-        subjects = cls(ids, member, optional.get("cluster"), groups, optional.get("text"))
-        return subjects, scores
+        return cls(ids, member, groups=groups, **optional), scores
 
 
 @dataclass(frozen=True)
@@ -114,6 +134,14 @@ class Judge:
         self._subjects = subjects
         self._folds = self._cut(choices.folds, _FOLDS)
         self._fit_folds = self._cut(FIT_FOLDS, _FIT)
+
+    def _cut(self, n: int, stream: int) -> IntArray | None:
+        """Folds of all records, or None where there are too few of them."""
+        subjects = self._subjects
+        try:
+            return folds(subjects.member, n=n, rng=self._rng(stream), clusters=subjects.clusters)
+        except TooFewRecordsError:
+            return None
 
     def judge(
         self,
@@ -162,15 +190,15 @@ class Judge:
         """Scores of every record; attacks that learn are cross-fitted."""
         if not is_fitted(attack):
             return attack.score(observations)
+        if self._fit_folds is None:
+            reason = f"too few records to learn from in {FIT_FOLDS} folds"
+            return Scores((), np.array([]), dict.fromkeys(self._subjects.ids, reason))
         ids = np.array(self._subjects.ids, dtype=object)
         parts = []
         for fold in range(FIT_FOLDS):
             judged = self._fit_folds == fold
-            if judged.any():
-                known = Known(
-                    observations.select(tuple(ids[~judged])), self._subjects.member[~judged]
-                )
-                parts.append(attack.score(observations.select(tuple(ids[judged])), known))
+            known = Known(observations.select(tuple(ids[~judged])), self._subjects.member[~judged])
+            parts.append(attack.score(observations.select(tuple(ids[judged])), known))
         return _joined(self._subjects.ids, parts)
 
     def row(
@@ -188,6 +216,9 @@ class Judge:
             "n": n,
             "unscored": dict(Counter(scores.unscored.values())),
         }
+        if 0 in n:
+            side = "members" if n[0] == 0 else "non-members"
+            return AttackResult(**facts, note=f"no {side} have a score")
         try:
             judged = evaluate(
                 scores.values,
@@ -206,21 +237,20 @@ class Judge:
             tpr_at_fpr=tuple(_at(at) for at in judged.tpr_at_fpr),
             advantage=_number(judged.advantage),
             inverted=judged.inverted,
-            roc=Roc(fpr=judged.roc_fpr, tpr=judged.roc_tpr),
+            roc=Roc(fpr=judged.roc.fpr, tpr=judged.roc.tpr),
         )
 
-    def table(
-        self, verdicts: Verdicts, lengths: Mapping[str, int] | None = None
-    ) -> dict[str, list[Any]]:
+    def table(self, verdicts: Verdicts) -> dict[str, list[Any]]:
         """Columns of records.parquet: a row a record, and no text unless it is revealed."""
         subjects = self._subjects
         columns: dict[str, list[Any]] = {
             "id": list(subjects.ids),
             "member": subjects.member.tolist(),
-            "fold": self._folds.tolist(),
         }
-        if lengths is not None:
-            columns["n_tokens"] = [lengths[id_] for id_ in subjects.ids]
+        if self._folds is not None:
+            columns["fold"] = self._folds.tolist()
+        if subjects.lengths is not None:
+            columns["n_tokens"] = list(subjects.lengths)
         if subjects.clusters is not None:
             columns["cluster"] = list(subjects.clusters)
         if subjects.texts is not None:
@@ -234,6 +264,92 @@ class Judge:
             columns[f"population_fpr.{name}"] = [fprs.get(id_) for id_ in subjects.ids]
             columns[f"unscored.{name}"] = [scores.unscored.get(id_) for id_ in subjects.ids]
         return columns
+
+    def _headline(self, scores: Mapping[str, Scores]) -> tuple[Headline | None, str | None]:
+        """The finding: attack and threshold chosen on other folds than they are judged on."""
+        member, confidence = self._subjects.member, self._choices.confidence
+        if not scores or self._folds is None:
+            return None, "there are too few records to judge any attack"
+        fpr = self._headline_rate()
+        if fpr is None:
+            rates = ", ".join(f"{100 * rate:g}%" for rate in self._choices.fpr)
+            n = int((~member).sum())
+            return None, f"{n} non-members cannot resolve a false-positive rate of {rates}"
+        values, scored = self._aligned(scores)
+        judged = choose_and_judge(
+            values,
+            member,
+            self._folds,
+            fpr,
+            scored=scored,
+            confidence=confidence,
+            clusters=self._subjects.clusters,
+        )
+        found = judged.tpr.low > judged.fpr.high
+        return (
+            Headline(
+                metric=f"tpr@fpr={fpr:g}",
+                fpr=fpr,
+                chosen=judged.chosen,
+                tpr=_number(judged.tpr),
+                realised_fpr=_number(judged.fpr),
+                found=found,
+                sentence=_sentence(fpr, judged.tpr, judged.fpr, found=found),
+            ),
+            None,
+        )
+
+    def _headline_rate(self) -> float | None:
+        """The smallest rate that is resolved reliably, or else the largest that is indicated."""
+        n = int((~self._subjects.member).sum())
+        status = {fpr: resolution(n, fpr).status for fpr in self._choices.fpr}
+        reliable = [fpr for fpr in status if status[fpr] == "reliable"]
+        indicative = [fpr for fpr in status if status[fpr] == "indicative"]
+        return min(reliable) if reliable else max(indicative, default=None)
+
+    def _aligned(
+        self, scores: Mapping[str, Scores]
+    ) -> tuple[dict[str, FloatArray], dict[str, BoolArray]]:
+        """Scores and who has one, in the order of the records."""
+        n = len(self._subjects.ids)
+        values: dict[str, FloatArray] = {}
+        scored: dict[str, BoolArray] = {}
+        for name, one in scores.items():
+            places = self._places(one)
+            values[name], scored[name] = np.zeros(n), np.zeros(n, dtype=bool)
+            values[name][places], scored[name][places] = one.values, True
+        return values, scored
+
+    def _slices(self, headline: Headline, scores: Mapping[str, Scores]) -> tuple[Slice, ...]:
+        """Groups, by the attack that the headline chose first."""
+        subjects, name = self._subjects, headline.chosen[0]
+        if not subjects.groups:
+            return ()
+        found = self._places(scores[name])
+        parts = by_slice(
+            scores[name].values,
+            subjects.member[found],
+            {by: [values[i] for i in found] for by, values in subjects.groups.items()},
+            rng=self._rng(_SLICES),
+            fprs=(headline.fpr,),
+            confidence=self._choices.confidence,
+            bootstrap=self._choices.bootstrap,
+            clusters=self._clusters(found),
+        )
+        return tuple(
+            Slice(
+                by=part.by,
+                value=part.value,
+                attack=name,
+                n=(part.n_members, part.n_nonmembers),
+                note=part.reason,
+                auc=None if part.auc is None else _number(part.auc),
+                tpr_at_fpr=tuple(_at(at) for at in part.tpr_at_fpr),
+                p=part.p,
+                p_holm=part.p_holm,
+            )
+            for part in parts
+        )
 
     def _population_fprs(self, scores: Scores) -> dict[str, float]:
         """Share of non-members that score at least as high: of the population, not the record."""
@@ -263,6 +379,35 @@ def _number(estimate: Estimate) -> Number:
         confidence=estimate.confidence,
         method=estimate.method,
         n=(estimate.n_members, estimate.n_nonmembers),
+    )
+
+
+def _at(at: MeasuredTpr) -> TprAtFpr:
+    return TprAtFpr(
+        fpr=at.fpr,
+        tpr=None if at.estimate is None else _number(at.estimate),
+        threshold=at.threshold,
+        realised_fpr=at.realised_fpr,
+        expected_false_positives=at.expected_false_positives,
+        resolution=at.resolution,
+        needs_nonmembers=at.needs_nonmembers,
+    )
+
+
+def _sentence(fpr: float, tpr: Estimate, realised: Estimate, *, found: bool) -> str:
+    """The finding in words: what a reader without statistics takes home."""
+    flagged = f"{100 * tpr.value:.0f}% of the training records"
+    interval = f"{100 * tpr.confidence:g}% CI {100 * tpr.low:.0f}–{100 * tpr.high:.0f}%"
+    alarms = f"{100 * realised.value:.1f}%"
+    if found:
+        return (
+            f"At a threshold set for {100 * fpr:g}% false alarms, {flagged} are identified "
+            f"({interval}; chance {100 * fpr:g}%), and {alarms} of the held-out ones are "
+            "flagged by mistake."
+        )
+    return (
+        f"No training records stand out at a threshold set for {100 * fpr:g}% false alarms: "
+        f"{flagged} are flagged ({interval}), and {alarms} of the held-out ones."
     )
 
 

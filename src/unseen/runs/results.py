@@ -35,7 +35,12 @@ class TprAtFpr(Part):
 
     fpr: float
     tpr: Number | None = Field(None, description="null where this data cannot resolve the rate")
-    threshold: float | None = Field(None, description="score from which a record is flagged")
+    threshold: float | None = Field(
+        None, description="score from which a record is flagged; null where none is"
+    )
+    realised_fpr: float | None = Field(
+        None, description="share of these non-members at or above the threshold"
+    )
     expected_false_positives: float
     resolution: Resolution
     needs_nonmembers: int | None = Field(
@@ -96,7 +101,7 @@ class Slice(Part):
     n: tuple[int, int]
     note: str | None = None
     auc: Number | None = None
-    tpr: Number | None = None
+    tpr_at_fpr: tuple[TprAtFpr, ...] = ()
     p: float | None = Field(None, description="against the other records, two-sided")
     p_holm: float | None = Field(None, description="the same, corrected for all groups (Holm)")
 

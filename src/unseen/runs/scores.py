@@ -59,7 +59,7 @@ def evaluate_file(
         name
         for name in known
         if name not in (label_column, cluster_by)
-        and all(_is_number(row.values.get(name)) for row in rows)
+        and all(_number(row.values.get(name)) is not None for row in rows)
     ]
     if not names:
         raise DataError("has no column of scores", path=path, fix="name one: --score-column COLUMN")
@@ -109,6 +109,7 @@ def evaluate_scores(
         target={},
         access="",
         attacks=verdicts.attacks,
+        control_note="scores made elsewhere bring no control",
         headline=verdicts.headline,
         headline_note=verdicts.headline_note,
         limitations=LIMITATIONS,
@@ -139,20 +140,22 @@ def _checked(name: str, values: Sequence[float], ids: tuple[str, ...]) -> Scores
     return Scores(ids, array)
 
 
-def _is_number(value: Any) -> bool:
+def _number(value: Any) -> float | None:
+    """The value as a number, or None where it is none."""
+    if isinstance(value, bool):
+        return None
     try:
-        float(value)
+        return float(value)
     except (TypeError, ValueError):
-        return False
-    return not isinstance(value, bool)
+        return None
 
 
 def _score(row: Row, name: str) -> float:
-    value = row.values.get(name)
-    if not _is_number(value) or not math.isfinite(float(value)):
+    value = _number(row.values.get(name))
+    if value is None or not math.isfinite(value):
         raise row.fault(
             "is no finite number",
             field=name,
             fix="leave rows without a score out, or name other columns: --score-column COLUMN",
         )
-    return float(value)
+    return value

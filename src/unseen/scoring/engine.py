@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 from unseen.errors import OutOfMemoryError
-from unseen.scoring.planner import plan
+from unseen.scoring.planner import distinct, plan
 from unseen.scoring.store import Store, key_of
 from unseen.types import Batch, Request, TokenStats
 
@@ -63,7 +63,7 @@ class Engine:
             OutOfMemoryError: where a single request does not fit into memory.
             StoreError: where answers cannot be kept; those kept before are safe.
         """
-        wanted = list(dict.fromkeys(requests))
+        wanted = distinct(requests)
         keys = {request: self._key(request) for request in wanted}
         stored = self._store.present(keys.values())
         todo = self._remaining(wanted, {row for row in wanted if keys[row] in stored})

@@ -32,7 +32,7 @@ def plan(requests: Iterable[Request], batch_tokens: int) -> list[Batch]:
         msg = f"got batch_tokens={batch_tokens}, expected at least 1"
         raise ValueError(msg)
     groups: defaultdict[tuple[int, ...], list[Request]] = defaultdict(list)
-    for request in dict.fromkeys(requests):
+    for request in distinct(requests):
         # The last context token stays with the row: it predicts the first continuation token.
         n_shared = min(request.shared, len(request.context) - 1)
         prefix = request.context[:n_shared] if n_shared >= MIN_PREFIX else ()
@@ -43,6 +43,15 @@ def plan(requests: Iterable[Request], batch_tokens: int) -> list[Batch]:
     for prefix in sorted(groups, key=lambda prefix: (-len(prefix), prefix)):
         batches += _cut(prefix, groups[prefix], batch_tokens)
     return batches
+
+
+def distinct(requests: Iterable[Request]) -> list[Request]:
+    """Each request once; of equal ones, that which shares most of its context with others."""
+    kept: dict[Request, Request] = {}
+    for request in requests:
+        if request.shared > kept.setdefault(request, request).shared:
+            kept[request] = request
+    return list(kept.values())
 
 
 def _cut(prefix: tuple[int, ...], requests: list[Request], batch_tokens: int) -> list[Batch]:

@@ -25,7 +25,8 @@ from unseen.types import FloatArray, IntArray, Request, TokenStats
 # Part of every key: raise it when the same request would get another answer.
 ANSWER_VERSION = 1
 
-_HEADER = struct.Struct("<BBII")
+_HEADER = struct.Struct("<BBI")
+_CHECKSUM = struct.Struct("<I")
 _PARTS = ("mean", "sd", "rank", "argmax")
 _LOOKUP = 500
 
@@ -56,14 +57,11 @@ class Store:
                 path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
                 path.touch(mode=0o600)
             self._db = sqlite3.connect(":memory:" if path is None else path, timeout=60)
-            self._db.execute("PRAGMA journal_mode=WAL")
-            self._db.execute("PRAGMA synchronous=NORMAL")
-            self._db.execute(
-                "CREATE TABLE IF NOT EXISTS answers "
-                "(key BLOB PRIMARY KEY, value BLOB NOT NULL, times_scored INTEGER NOT NULL) "
-                "WITHOUT ROWID"
-            )
-            self._db.commit()
+            try:
+                self._prepare()
+            except BaseException:
+                self._db.close()
+                raise
 
     def __enter__(self) -> Self:
         return self
@@ -113,6 +111,16 @@ class Store:
             n, most = self._db.execute("SELECT COUNT(*), MAX(times_scored) FROM answers").fetchone()
         return int(n), int(most or 0)
 
+    def _prepare(self) -> None:
+        self._db.execute("PRAGMA journal_mode=WAL")
+        self._db.execute("PRAGMA synchronous=NORMAL")
+        self._db.execute(
+            "CREATE TABLE IF NOT EXISTS answers "
+            "(key BLOB PRIMARY KEY, value BLOB NOT NULL, times_scored INTEGER NOT NULL) "
+            "WITHOUT ROWID"
+        )
+        self._db.commit()
+
     def _unpack(self, blob: bytes) -> TokenStats:
         try:
             return _unpack(blob)
@@ -158,15 +166,17 @@ def _pack(stats: TokenStats) -> bytes:
         if part is not None
     ]
     body = b"".join(array.tobytes() for array in arrays)
-    return _HEADER.pack(size, flags, len(stats.logprob), zlib.crc32(body)) + body
+    content = _HEADER.pack(size, flags, len(stats.logprob)) + body
+    return _CHECKSUM.pack(zlib.crc32(content)) + content
 
 
 def _unpack(blob: bytes) -> TokenStats:
-    size, flags, n, checksum = _HEADER.unpack_from(blob)
-    body = blob[_HEADER.size :]
-    if zlib.crc32(body) != checksum:
+    (checksum,) = _CHECKSUM.unpack_from(blob)
+    if zlib.crc32(blob[_CHECKSUM.size :]) != checksum:
         msg = "an answer does not have its checksum"
         raise ValueError(msg)
+    size, flags, n = _HEADER.unpack_from(blob, _CHECKSUM.size)
+    body = blob[_CHECKSUM.size + _HEADER.size :]
     offset = 0
 
     def floats() -> FloatArray:

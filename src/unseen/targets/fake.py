@@ -7,20 +7,20 @@ network, and it answers exactly alike for ever.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import re
-from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from jinja2 import TemplateError
+from jinja2 import Template, TemplateError
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from unseen.errors import UsageError
 from unseen.targets.access import Access
-from unseen.types import Batch, FloatArray, Request, TokenStats, Turn
+from unseen.types import Batch, FloatArray, IntArray, Request, TokenStats, Turn
 
 _SPECIALS = ("<|begin|>", "<|end|>", "<|system|>", "<|user|>", "<|assistant|>")
 _BOS, _EOS = 256, 257
@@ -76,10 +76,9 @@ class FakeTokenizer:
 
     def render(self, turns: tuple[Turn, ...], *, template: str, add_generation_prompt: bool) -> str:
         """The conversation, by a Jinja template."""
-        environment = ImmutableSandboxedEnvironment(autoescape=False)
         messages = [{"role": turn.role, "content": turn.content} for turn in turns]
         try:
-            return environment.from_string(template).render(
+            return _compiled(template).render(
                 messages=messages,
                 add_generation_prompt=add_generation_prompt,
                 bos_token=_SPECIALS[0],
@@ -89,12 +88,18 @@ class FakeTokenizer:
             raise UsageError(f"the chat template cannot be used: {error}") from error
 
 
+@functools.lru_cache(maxsize=32)
+def _compiled(template: str) -> Template:
+    return ImmutableSandboxedEnvironment(autoescape=False).from_string(template)
+
+
 class FakeTarget:
     """A fake model that remembers the texts it is given.
 
     The logits of the next byte are fixed pseudo-random numbers of the two bytes before it, plus
     `strength` where a memorised text continues so after the same five bytes, plus half of it
-    where the context itself has.
+    where the context itself has continued so after the same four. The memory is trusted as far as
+    it has been right about what was just read: unfamiliar context weakens it.
 
     Args:
         memorised: texts that the model has "seen in training".
@@ -130,11 +135,7 @@ class FakeTarget:
         self._strength = strength
         self._seed = seed
         self._table = np.random.default_rng(seed).normal(size=(_TABLE, VOCABULARY))
-        self._memory: defaultdict[tuple[int, ...], set[int]] = defaultdict(set)
-        for text in texts:
-            ids = self.tokenizer.encode(text)
-            for t in range(_MEMORY, len(ids)):
-                self._memory[tuple(ids[t - _MEMORY : t])].add(ids[t])
+        self._memory = _memory_of([self.tokenizer.encode(text) for text in texts])
         about = [texts, strength, seed, int(access), self.tokenizer.fingerprint]
         digest = hashlib.blake2b(json.dumps(about).encode(), digest_size=16)
         self.fingerprint = f"fake-{digest.hexdigest()}"
@@ -155,20 +156,38 @@ class FakeTarget:
         """Provider, model and access."""
         return {"provider": "fake", "model": self.name, "dtype": "float64", "device": "cpu"}
 
-    def logits(self, ids: Sequence[int]) -> FloatArray:
-        """Logits of the token after each position, shape (len(ids), VOCABULARY)."""
-        before = [0, *ids[:-1]]
-        rows = [(31 * a + b) % _TABLE for a, b in zip(before, ids, strict=True)]
-        logits = self._table[rows].copy()
-        echoes: defaultdict[tuple[int, ...], set[int]] = defaultdict(set)
-        for t in range(len(ids)):
-            for next_id in self._memory.get(tuple(ids[max(0, t + 1 - _MEMORY) : t + 1]), ()):
-                logits[t, next_id] += self._strength
-            if t >= _ECHO:
-                echoes[tuple(ids[t - _ECHO : t])].add(ids[t])
-            for next_id in echoes.get(tuple(ids[max(0, t + 1 - _ECHO) : t + 1]), ()):
-                logits[t, next_id] += self._strength / 2
+    def logits(self, ids: Sequence[int], start: int = 0) -> FloatArray:
+        """Logits of the token after each position from `start` on.
+
+        Returns:
+            (len(ids) - start, VOCABULARY) logits.
+        """
+        tokens = np.array(ids, dtype=np.int64)
+        before = np.concatenate([[0], tokens[:-1]])
+        logits: FloatArray = self._table[(31 * before[start:] + tokens[start:]) % _TABLE]
+        places, remembered = self._remembered(tokens)
+        right = np.append(tokens[1:], -1)[places] == remembered
+        known = np.bincount(places[right], minlength=len(tokens)).astype(np.float64)
+        trust = (1 + np.cumsum(known) - known) / (1 + np.arange(len(tokens)))
+        here = places >= start
+        np.add.at(
+            logits,
+            (places[here] - start, remembered[here]),
+            self._strength * trust[places[here]],
+        )
+        places, echoed = _echoes(tokens)
+        here = places >= start
+        logits[places[here] - start, echoed[here]] += self._strength / 2
         return logits
+
+    def _remembered(self, tokens: IntArray) -> tuple[IntArray, IntArray]:
+        """Positions, and what memorised texts say comes next there; several at a place, or none."""
+        keys = _keys(tokens, _MEMORY)
+        first = np.searchsorted(self._memory[0], keys, side="left")
+        n_found = np.searchsorted(self._memory[0], keys, side="right") - first
+        places = np.repeat(np.arange(len(keys)), n_found)
+        nth = np.arange(len(places)) - np.repeat(np.cumsum(n_found) - n_found, n_found)
+        return places + _MEMORY - 1, self._memory[1][np.repeat(first, n_found) + nth]
 
     def execute(self, batch: Batch) -> list[TokenStats]:
         """Statistics of every continuation token; moments from the LOGIT rung on."""
@@ -181,7 +200,7 @@ class FakeTarget:
 
     def top_token(self, prompts: Sequence[Sequence[int]]) -> list[int]:
         """The most likely next token of each prompt."""
-        return [int(self.logits(prompt)[-1].argmax()) for prompt in prompts]
+        return [int(self.logits(prompt, len(prompt) - 1)[0].argmax()) for prompt in prompts]
 
     def _continue(self, ids: list[int], max_new_tokens: int) -> list[int]:
         start = len(ids)
@@ -193,7 +212,7 @@ class FakeTarget:
 
     def _answer(self, request: Request) -> TokenStats:
         ids = request.context + request.continuation
-        logits = self.logits(ids)[len(request.context) - 1 : -1]
+        logits = self.logits(ids, len(request.context) - 1)[:-1]
         logprobs = logits - np.logaddexp.reduce(logits, axis=1, keepdims=True)
         tokens = np.array(request.continuation)
         own = logprobs[np.arange(len(tokens)), tokens]
@@ -209,3 +228,38 @@ class FakeTarget:
             rank=(logprobs > own[:, None]).sum(axis=1).astype(np.int32),
             argmax=logprobs.argmax(axis=1).astype(np.int32),
         )
+
+
+def _keys(tokens: IntArray, width: int) -> IntArray:
+    """A number for each run of `width` tokens, shape (max(0, len(tokens) - width + 1),)."""
+    n = max(0, len(tokens) - width + 1)
+    keys = np.zeros(n, dtype=np.int64)
+    for i in range(width):
+        keys = keys * 512 + tokens[i : i + n]
+    return keys
+
+
+def _memory_of(texts: Sequence[Sequence[int]]) -> tuple[IntArray, IntArray]:
+    """Runs of tokens and what follows them, sorted, each pair once."""
+    pairs = [np.zeros((0, 2), dtype=np.int64)]
+    for ids in texts:
+        tokens = np.array(ids, dtype=np.int64)
+        pairs.append(np.stack([_keys(tokens[:-1], _MEMORY), tokens[_MEMORY:]], axis=1))
+    unique = np.unique(np.concatenate(pairs), axis=0)
+    return unique[:, 0], unique[:, 1]
+
+
+def _echoes(tokens: IntArray) -> tuple[IntArray, IntArray]:
+    """Positions, and what has come next before after the same run; each pair once."""
+    keys = _keys(tokens, _ECHO)
+    order = np.argsort(keys, kind="stable")
+    groups = np.split(order, np.flatnonzero(np.diff(keys[order])) + 1)
+    found: list[tuple[int, int]] = []
+    for group in groups:
+        seen: set[int] = set()
+        for run in group.tolist():
+            found += [(run + _ECHO - 1, token) for token in sorted(seen)]
+            if run + _ECHO < len(tokens):
+                seen.add(int(tokens[run + _ECHO]))
+    pairs = np.array(found, dtype=np.int64).reshape(-1, 2)
+    return pairs[:, 0], pairs[:, 1]

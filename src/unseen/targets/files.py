@@ -11,6 +11,8 @@ from pathlib import Path
 from unseen.errors import ModelError
 
 _WEIGHTS = ("*.safetensors", "*.bin", "*.pt", "*.pth")
+# What trainers leave beside the weights under the same endings.
+_NO_WEIGHTS = ("training_args", "optimizer", "scheduler", "scaler", "rng_state")
 _CONFIGS = ("config.json", "generation_config.json", "adapter_config.json")
 _ADAPTER = "adapter_config.json"
 
@@ -20,21 +22,23 @@ class Source:
     """Where a model comes from.
 
     Attributes:
-        model: folder (or hub name) that transformers loads.
+        model: folder that transformers loads.
         adapter: folder of the PEFT adapter on it, or None.
         model_name: what the user calls the model without the adapter.
         revision: of a hub name.
+        adapter_name: what the user calls the adapter, where that is not its folder.
     """
 
     model: str
     adapter: Path | None
     model_name: str
     revision: str | None = None
+    adapter_name: str | None = None
 
     @property
     def name(self) -> str:
         """What the user calls it."""
-        return self.model_name if self.adapter is None else str(self.adapter)
+        return self.model_name if self.adapter is None else self.adapter_name or str(self.adapter)
 
     @property
     def tokenizer(self) -> str:
@@ -65,12 +69,33 @@ def locate(
         ModelError: where files are missing; says which, and what would do.
     """
     path = Path(model).expanduser()
-    if adapter is None and path.is_dir() and (path / _ADAPTER).is_file():
-        if not (path / "config.json").is_file() or base_model is not None:
-            adapter, model = str(path), base_model or _base_of(path)
-        path = Path(model).expanduser()
-    folder = None if adapter is None else _adapter_folder(Path(adapter).expanduser())
-    return Source(_model_folder(path, model, revision, cache_dir), folder, model, revision)
+    if adapter is not None:
+        _refuse_second_base(base_model, model)
+        on_it = _adapter_folder(Path(adapter).expanduser())
+        return Source(_model_folder(path, model, revision, cache_dir), on_it, model, revision)
+    place = path if _is_adapter(path) else Path(_model_folder(path, model, revision, cache_dir))
+    if not _is_adapter(place):
+        _refuse_second_base(base_model, model)
+        return Source(str(place), None, model, revision)
+    base = base_model or _base_of(_adapter_folder(place))
+    from_hub = place != path
+    where = _model_folder(Path(base).expanduser(), base, None if from_hub else revision, cache_dir)
+    return Source(where, place, base, revision, model if from_hub else None)
+
+
+def _refuse_second_base(base_model: str | None, model: str) -> None:
+    if base_model is not None:
+        raise ModelError(
+            f"got the base model {base_model}, but {model} is no adapter that needs one",
+            fix="leave out --base-model",
+        )
+
+
+def _is_adapter(folder: Path) -> bool:
+    """Whether a folder holds an adapter; trainers put the base's config.json beside some."""
+    if not (folder / _ADAPTER).is_file():
+        return False
+    return not (folder / "config.json").is_file() or any(folder.glob("adapter_model.*"))
 
 
 def _model_folder(path: Path, model: str, revision: str | None, cache_dir: Path | None) -> str:
@@ -96,7 +121,7 @@ def _from_hub(model: str, revision: str | None) -> str:
 
     hub = need("huggingface_hub", "hf")
     try:
-        return str(
+        folder = Path(
             hub.snapshot_download(
                 model,
                 revision=revision,
@@ -109,6 +134,12 @@ def _from_hub(model: str, revision: str | None) -> str:
             f"{type(error).__name__}",
             fix="check the name and the network, or give the path of a local folder",
         ) from error
+    if not any(weight_files(folder)):
+        raise ModelError(
+            f"{model!r} on the hub has no weights in the format safetensors",
+            fix="download and convert it, and give the path of the folder",
+        )
+    return str(folder)
 
 
 def _gguf_in(path: Path) -> Path | None:
@@ -129,7 +160,7 @@ def _check_folder(path: Path) -> None:
             f"{path} is no model folder: it has no config.json",
             fix="give the folder that save_pretrained wrote",
         )
-    if not any(True for _ in weight_files(path)):
+    if not any(weight_files(path)):
         raise ModelError(
             f"{path} has a config.json but no weights (*.safetensors)",
             fix="copy the weight files into the folder, or give the folder that has them",
@@ -142,7 +173,7 @@ def _adapter_folder(path: Path) -> Path:
             f"{path} is no adapter folder: it has no {_ADAPTER}",
             fix="give the folder that peft's save_pretrained wrote",
         )
-    if not any(True for _ in weight_files(path)):
+    if not any(weight_files(path)):
         raise ModelError(f"{path} has an {_ADAPTER} but no adapter weights (*.safetensors)")
     return path
 
@@ -152,7 +183,7 @@ def _base_of(adapter: Path) -> str:
         base = json.loads((adapter / _ADAPTER).read_text(encoding="utf-8"))[
             "base_model_name_or_path"
         ]
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError, KeyError, TypeError) as error:
         raise ModelError(
             f"{adapter / _ADAPTER} does not say which base model the adapter is for",
             fix="say it: --base-model MODEL",
@@ -178,7 +209,8 @@ def _looks_like_a_path(model: str) -> bool:
 def weight_files(folder: Path) -> Iterator[Path]:
     """Files with weights in a model or adapter folder, sorted by name."""
     for pattern in _WEIGHTS:
-        yield from sorted(folder.glob(pattern))
+        files = sorted(folder.glob(pattern))
+        yield from (file for file in files if not file.name.startswith(_NO_WEIGHTS))
 
 
 def fingerprint_of(source: Source) -> str:

@@ -11,13 +11,15 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import functools
 import hashlib
 import inspect
 import json
 import os
+import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from unseen.errors import ModelError, OutOfMemoryError, TargetError, UsageError, need
 from unseen.targets.access import Access
@@ -34,6 +36,23 @@ Padding = Literal["right", "left"]
 _LOGIT_BYTES = {"cpu": 8 * 2**20, "cuda": 512 * 2**20}
 _BATCH_TOKENS = {"cpu": 2_048, "cuda": 16_384}
 _PROBE_LENGTH = 8
+# Nats below the first choice at which a probability is 0 in any precision.
+_RULED_OUT = -10_000.0
+_GREEDY: dict[str, Any] = {
+    "do_sample": False,
+    "num_beams": 1,
+    "temperature": None,
+    "top_p": None,
+    "top_k": None,
+    "repetition_penalty": 1.0,
+    "no_repeat_ngram_size": 0,
+    "min_new_tokens": None,
+    "bad_words_ids": None,
+    "suppress_tokens": None,
+    "begin_suppress_tokens": None,
+    "forced_bos_token_id": None,
+    "forced_eos_token_id": None,
+}
 
 
 class HFTokenizer:
@@ -45,7 +64,9 @@ class HFTokenizer:
         begins = bool(empty) and empty[0] == tokenizer.bos_token_id
         self.bos_id: int | None = tokenizer.bos_token_id if begins else None
         self.eos_id: int | None = tokenizer.eos_token_id
-        template = tokenizer.chat_template
+        template: Any = tokenizer.chat_template
+        if isinstance(template, dict):  # several, by name
+            template = template.get("default")
         self.chat_template: str | None = template if isinstance(template, str) else None
         self.fingerprint = self._content_hash()
 
@@ -65,6 +86,9 @@ class HFTokenizer:
         """The conversation, by the chat template engine of transformers."""
         from jinja2 import TemplateError
 
+        if not turns:
+            problem = "the chat template needs a turn before the response"
+            raise UsageError(problem)
         messages = [{"role": turn.role, "content": turn.content} for turn in turns]
         try:
             return str(
@@ -75,7 +99,7 @@ class HFTokenizer:
                     tokenize=False,
                 )
             )
-        except TemplateError as error:
+        except (TemplateError, TypeError, ValueError, LookupError) as error:
             raise UsageError(f"the chat template refuses this conversation: {error}") from error
 
     def _content_hash(self) -> str:
@@ -104,7 +128,7 @@ class HFTarget:
         trust_remote_code: whether code that comes with the model may run.
         cache_dir: where converted GGUF models are kept.
         batch_tokens: padded tokens a batch; None chooses by device.
-        padding: the side on which short rows are filled up.
+        padding: the side on which short rows are filled up (behind a shared prefix: the right).
         reference: "base" (an adapter's base model), another model's folder or name, or None.
 
     Raises:
@@ -143,7 +167,7 @@ class HFTarget:
         self.name = source.name
         self.padding: Padding = padding
         self.device = torch_.device(_device(torch_, device))
-        self.dtype = _dtype(torch_, dtype, self.device, source)
+        self.dtype = _dtype(torch_, dtype, self.device, source, trust_remote_code=trust_remote_code)
         self._options: dict[str, Any] = {
             "dtype": dtype,
             "device": device,
@@ -175,20 +199,25 @@ class HFTarget:
     def _prepare(self) -> None:
         import torch
 
-        self._peft = self._model if self._source.adapter else None
+        self._peft: Any = self._model if self._source.adapter else None
         inner = self._model.get_base_model() if self._peft is not None else self._model
         self._virtual = bool(
             self._peft is not None and self._peft.active_peft_config.is_prompt_learning
         )
+        if self._peft is not None and self._virtual:
+            self.max_length -= self._peft.active_peft_config.num_virtual_tokens
         self._decoder: Any = getattr(inner, inner.base_model_prefix, None)
         self._head: Any = inner.get_output_embeddings()
+        self._n_embedded: int = inner.get_input_embeddings().weight.shape[0]
         takes = () if self._decoder is None else inspect.signature(self._decoder.forward).parameters
         self._cache_argument = "cache" if "cache" in takes else "past_key_values"
+        self._takes_positions = "position_ids" in takes
         self.uses_adapter = True
         self._prefix: tuple[tuple[int, ...], Any] | None = None
-        with torch.inference_mode():
+        with torch.inference_mode(), self._adapter():
+            self._refuse_encoders()
             self.head_apart = self._head_can_run_apart()
-        self.prefix_cache: bool | None = None if self.head_apart else False
+        self.prefix_cache: bool | None = None if self._decoder is not None else False
 
     # --- what the user and the run record see -------------------------------------------------
 
@@ -210,6 +239,11 @@ class HFTarget:
         return facts
 
     @property
+    def model(self) -> PreTrainedModel:
+        """The model itself, in evaluation mode; its weights have no gradients."""
+        return self._model
+
+    @functools.cached_property
     def reference(self) -> HFTarget | None:
         """The reference model: the adapter's base, or the one named, or None.
 
@@ -230,6 +264,8 @@ class HFTarget:
     def without_adapter(self) -> HFTarget:
         """The base model of an adapter: the same weights in memory, with the adapter off.
 
+        An adapter that trained biases of the base cannot be switched off; the base is then loaded.
+
         Raises:
             ModelError: where there is no adapter.
         """
@@ -238,12 +274,17 @@ class HFTarget:
                 f"{self.name} is no adapter, so it has no base model to compare with",
                 fix="name the model that it was fine-tuned from: --reference MODEL",
             )
+        if getattr(self._peft.active_peft_config, "bias", "none") != "none":
+            base = HFTarget(self._source.model, **self._options)
+            base.name = f"{self._source.model_name} (base)"
+            return base
         base = copy.copy(self)
         base._become_base()  # noqa: SLF001 (a copy of this object)
         return base
 
     def _become_base(self) -> None:
         plain = Source(self._source.model, None, self._source.model_name, self._source.revision)
+        self.__dict__.pop("reference", None)
         self.uses_adapter = False
         self.name = f"{self._source.model_name} (base)"
         self.fingerprint = self._fingerprint(plain)
@@ -272,22 +313,27 @@ class HFTarget:
             ]
 
     def generate(self, prompts: Sequence[Sequence[int]], *, max_new_tokens: int) -> list[list[int]]:
-        """Greedy continuations, one prompt at a time; the end token ends one early."""
+        """Greedy continuations, one prompt at a time; the end token or the context ends one early.
+
+        What a checkpoint's generation_config.json says of penalties and sampling is left aside.
+        """
         import torch
 
+        pad = self._tokenizer.pad_token_id
         made: list[list[int]] = []
-        with torch.inference_mode(), self._adapter(), _quiet():
+        with torch.inference_mode(), self._adapter(), _memory_errors(torch), _quiet():
             for prompt in prompts:
-                ids = torch.tensor([list(prompt)], device=self.device)
+                ids = self._input([prompt])
+                room = min(max_new_tokens, self.max_length - len(prompt))
+                if room < 1:
+                    made.append([])
+                    continue
                 out = self._model.generate(
                     input_ids=ids,
                     attention_mask=torch.ones_like(ids),
-                    max_new_tokens=max_new_tokens,
-                    do_sample=False,
-                    temperature=None,
-                    top_p=None,
-                    top_k=None,
-                    pad_token_id=self._tokenizer.pad_token_id or self._tokenizer.eos_token_id,
+                    max_new_tokens=room,
+                    pad_token_id=self._tokenizer.eos_token_id if pad is None else pad,
+                    **_GREEDY,
                 )
                 made.append(out[0, ids.shape[1] :].tolist())
         return made
@@ -296,11 +342,8 @@ class HFTarget:
         """The most likely next token of each prompt."""
         import torch
 
-        with torch.inference_mode(), self._adapter():
-            return [
-                int(self._logits(torch.tensor([list(prompt)], device=self.device))[0, -1].argmax())
-                for prompt in prompts
-            ]
+        with torch.inference_mode(), self._adapter(), _memory_errors(torch):
+            return [int(self._last_logits(self._input([prompt]))[0].argmax()) for prompt in prompts]
 
     # --- forward passes -----------------------------------------------------------------------
 
@@ -309,7 +352,8 @@ class HFTarget:
 
         texts = [(row.context + row.continuation)[len(prefix) :] for row in rows]
         width = max(map(len, texts))
-        left = self.padding == "left"
+        # Filling would come between a prefix or virtual tokens and the row, and use up windows.
+        left = self.padding == "left" and not prefix and not self._sees_virtual_tokens()
         ids = torch.zeros((len(rows), width), dtype=torch.long)
         mask = torch.zeros((len(rows), width), dtype=torch.long)
         places: list[torch.Tensor] = []
@@ -319,15 +363,16 @@ class HFTarget:
             mask[i, start : start + len(text)] = 1
             first = start + len(row.context) - len(prefix) - 1
             places.append(torch.arange(first, first + len(row.continuation)))
+        self._check_vocabulary(ids)
         inputs: dict[str, Any] = {"input_ids": ids.to(self.device), "use_cache": False}
         if prefix:
             past = copy.deepcopy(self._read_prefix(prefix))
             past.batch_repeat_interleave(len(rows))
             inputs |= {self._cache_argument: past, "use_cache": True}
         if left and not bool(mask.all()):
-            whole = torch.cat([torch.ones((len(rows), len(prefix)), dtype=torch.long), mask], 1)
-            inputs["attention_mask"] = whole.to(self.device)
-            inputs["position_ids"] = (mask.cumsum(1) - 1).clamp(min=0).to(self.device) + len(prefix)
+            inputs["attention_mask"] = mask.to(self.device)
+            if self._takes_positions:
+                inputs["position_ids"] = (mask.cumsum(1) - 1).clamp(min=0).to(self.device)
         row_of = torch.cat([torch.full_like(place, i) for i, place in enumerate(places)])
         tokens = torch.tensor([token for row in rows for token in row.continuation])
         parts = self._statistics(inputs, row_of, torch.cat(places), tokens.to(self.device))
@@ -357,7 +402,7 @@ class HFTarget:
             for start in range(0, len(tokens), chunk)
         ]
         parts = [torch.cat(part).cpu() for part in zip(*found, strict=True)]
-        if not bool(torch.isfinite(parts[0]).all()):
+        if not all(bool(torch.isfinite(part).all()) for part in parts[:3]):
             raise TargetError(
                 f"{self.name} gives log-probabilities that are not finite",
                 fix="its weights may be damaged, or overflow in this precision: try --dtype float32",
@@ -369,6 +414,29 @@ class HFTarget:
         vocabulary = getattr(self._model.config.get_text_config(), "vocab_size", 50_000)
         return max(1, room // (4 * int(vocabulary)))
 
+    def _input(self, rows: Sequence[Sequence[int]]) -> torch.Tensor:
+        import torch
+
+        ids = torch.tensor([list(row) for row in rows])
+        self._check_vocabulary(ids)
+        return ids.to(self.device)
+
+    def _check_vocabulary(self, ids: torch.Tensor) -> None:
+        if int(ids.max()) >= self._n_embedded:
+            raise TargetError(
+                f"the tokenizer gives the id {int(ids.max())}, but {self.name} knows "
+                f"{self._n_embedded} tokens",
+                fix="is it the model's own tokenizer? Name another one with --tokenizer",
+            )
+
+    def _last_logits(self, ids: torch.Tensor) -> torch.Tensor:
+        """Logits of the token after the last one, shape (rows, vocabulary)."""
+        if self.head_apart and not self._sees_virtual_tokens():
+            states = self._decoder(input_ids=ids, use_cache=False).last_hidden_state
+            logits: torch.Tensor = self._head(states[:, -1])
+            return logits
+        return self._logits(ids)[:, -1]
+
     def _logits(self, ids: torch.Tensor) -> torch.Tensor:
         logits: torch.Tensor = self._model(input_ids=ids, use_cache=False).logits
         return logits[:, -ids.shape[1] :]
@@ -379,7 +447,7 @@ class HFTarget:
         if self._prefix is None or self._prefix[0] != prefix:
             self._prefix = None
             ids = torch.tensor([prefix], device=self.device)
-            cache = self._decoder(input_ids=ids, use_cache=True).past_key_values
+            cache = getattr(self._decoder(input_ids=ids, use_cache=True), self._cache_argument)
             self._prefix = (prefix, cache)
         return self._prefix[1]
 
@@ -392,14 +460,43 @@ class HFTarget:
 
     # --- shortcuts, each measured before it is used -------------------------------------------
 
+    def _probe(self) -> torch.Tensor:
+        import torch
+
+        return torch.arange(1, 1 + _PROBE_LENGTH, device=self.device)[None] * 7 % self._n_embedded
+
+    def _refuse_encoders(self) -> None:
+        """Refuses a model in which a token sees those after it: it would see itself.
+
+        Raises:
+            ModelError: where the last token changes what the model says of those before it.
+        """
+        import torch
+
+        ids = self._probe()
+        other = ids.clone()
+        other[0, -1] = (ids[0, -1] + 1) % self._n_embedded
+        tolerance = 1e-4 if self._is_exact() else 0.1
+        before, after = self._logits(ids)[:, :-1].float(), self._logits(other)[:, :-1].float()
+        if not torch.allclose(before, after, atol=tolerance, rtol=tolerance, equal_nan=True):
+            raise ModelError(
+                f"{self.name} is no causal language model: what it says of a token depends on "
+                "tokens that come later",
+                fix="an encoder such as BERT cannot be asked how likely a text is",
+            )
+
+    def _is_exact(self) -> bool:
+        return str(self.dtype) in ("torch.float32", "torch.float64")
+
     def _head_can_run_apart(self) -> bool:
         """Whether head(decoder(x)) is what the model itself says: soft-caps and scales differ."""
         import torch
 
         if self._decoder is None or self._head is None or self._virtual:
             return False
-        vocabulary = self._head.weight.shape[0]
-        ids = torch.arange(1, 1 + _PROBE_LENGTH, device=self.device)[None] * 7 % vocabulary
+        if getattr(self._peft and self._peft.active_peft_config, "alora_invocation_tokens", None):
+            return False
+        ids = self._probe()
         try:
             apart = self._head(self._decoder(input_ids=ids, use_cache=False).last_hidden_state)
         except (TypeError, AttributeError, RuntimeError):
@@ -411,18 +508,28 @@ class HFTarget:
 
     def _prefix_works(self, batch: Batch) -> bool:
         """Whether a cached prefix gives what reading it again gives, tried on the first row."""
-        if self._sees_virtual_tokens() or not self.head_apart:
+        if self._sees_virtual_tokens():
             return False
         if self.prefix_cache is None:
-            row = batch.requests[:1]
+            import torch
+
+            row = batch.requests[0]
             try:
-                cached = self._forward(batch.prefix, row)[0].logprob
-            except (TypeError, AttributeError, ValueError, NotImplementedError):
+                cached = self._forward(batch.prefix, (row, row))[1].logprob
+            except (
+                TypeError,
+                AttributeError,
+                ValueError,
+                NotImplementedError,
+                RuntimeError,
+            ) as error:
+                if _is_out_of_memory(torch, error):
+                    raise
                 self.prefix_cache = False
                 return False
-            plain = self._forward((), row)[0].logprob
-            exact = str(self.dtype) in ("torch.float32", "torch.float64")
-            self.prefix_cache = bool(abs(cached - plain).max() <= (1e-3 if exact else 0.25))
+            plain = self._forward((), (row,))[0].logprob
+            tolerance = 1e-3 if self._is_exact() else 0.25
+            self.prefix_cache = bool(abs(cached - plain).max() <= tolerance)
         return self.prefix_cache
 
     def _sees_virtual_tokens(self) -> bool:
@@ -430,8 +537,13 @@ class HFTarget:
 
     @contextlib.contextmanager
     def _adapter(self) -> Iterator[None]:
-        if self._peft is None or self.uses_adapter:
+        if self._peft is None:
             yield
+        elif self.uses_adapter:
+            with warnings.catch_warnings():
+                if self._virtual:  # peft and transformers quarrel about names of arguments
+                    warnings.simplefilter("ignore")
+                yield
         else:
             with self._peft.disable_adapter():
                 yield
@@ -464,9 +576,12 @@ def _moments(logits: torch.Tensor, tokens: torch.Tensor) -> tuple[torch.Tensor, 
     total = weights.sum(-1)
     log_total = total.log()
     mean = torch.linalg.vecdot(weights, shifted) / total
+    if not bool(torch.isfinite(mean).all()):
+        # p = 0 where log p is -inf (tokens that a model rules out): they add to no moment.
+        shifted = shifted.clamp_(min=_RULED_OUT)
+        mean = torch.linalg.vecdot(weights, shifted) / total
     # Centred before squaring: the difference of two large moments would lose the small sd.
     centred = shifted.sub_(mean[:, None]).square_()
-    # p = 0 where log p is -inf: such a token adds nothing to any moment.
     variance = torch.linalg.vecdot(weights, centred) / total
     logprob = (own - top.values[:, None])[:, 0] - log_total
     return logprob, mean - log_total, variance.clamp(min=0).sqrt(), rank, top.indices
@@ -518,14 +633,32 @@ def _load_model(
             fix="is it a causal language model? An encoder has no head that predicts the next token",
         )
     if source.adapter is not None:
-        peft = need("peft", "hf")
-        with _load_errors(str(source.adapter)):
-            model = peft.PeftModel.from_pretrained(model, str(source.adapter))
+        model = _with_adapter(model, source)
     model.to(device)
     model.eval()
     for parameter in model.parameters():
         parameter.requires_grad_(False)  # noqa: FBT003 (torch's own signature)
     return model
+
+
+def _with_adapter(model: PreTrainedModel, source: Source) -> PreTrainedModel:
+    """Puts the adapter on its base; every weight of the one has to find its place in the other."""
+    peft = need("peft", "hf")
+    missing = "Found missing adapter keys"
+    with _load_errors(source.name), warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        adapted = peft.PeftModel.from_pretrained(model, str(source.adapter))
+        unexpected = adapted.load_adapter(str(source.adapter), "default").unexpected_keys
+        if adapted.active_peft_config.is_prompt_learning:
+            unexpected = []  # its one tensor goes a way of its own, and is checked there
+    lacking = [str(one.message) for one in said if missing in str(one.message)]
+    if unexpected or lacking:
+        first = unexpected[0] if unexpected else lacking[0][:200]
+        raise ModelError(
+            f"the weights of {source.name} do not belong to {source.model_name}: {first}",
+            fix="name the base model that it was trained on: --base-model MODEL",
+        )
+    return cast("PreTrainedModel", adapted)
 
 
 def _load_tokenizer(
@@ -553,7 +686,9 @@ def _device(torch_: Any, device: str) -> str:
     return "cuda" if torch_.cuda.is_available() else "cpu"
 
 
-def _dtype(torch_: Any, dtype: str, device: torch.device, source: Source) -> torch.dtype:
+def _dtype(
+    torch_: Any, dtype: str, device: torch.device, source: Source, *, trust_remote_code: bool
+) -> torch.dtype:
     if dtype != "auto":
         chosen = getattr(torch_, dtype, None)
         if not isinstance(chosen, torch_.dtype) or not chosen.is_floating_point:
@@ -566,7 +701,7 @@ def _dtype(torch_: Any, dtype: str, device: torch.device, source: Source) -> tor
     from transformers import AutoConfig
 
     with _load_errors(source.model_name):
-        config = AutoConfig.from_pretrained(source.model)
+        config = AutoConfig.from_pretrained(source.model, trust_remote_code=trust_remote_code)
     return getattr(config, "dtype", None) or torch_.float32
 
 
@@ -576,7 +711,7 @@ def _load_errors(what: str) -> Iterator[None]:
         yield
     except ModelError:
         raise
-    except (OSError, ValueError, KeyError, RuntimeError, ImportError, TypeError) as error:
+    except Exception as error:  # whatever it is, it is about these files
         first = str(error).strip().splitlines()
         raise ModelError(
             f"cannot load {what}: {first[0] if first else type(error).__name__}",
@@ -589,15 +724,21 @@ def _load_errors(what: str) -> Iterator[None]:
 def _memory_errors(torch_: Any) -> Iterator[None]:
     try:
         yield
-    except torch_.OutOfMemoryError as error:
-        torch_.cuda.empty_cache()
-        raise OutOfMemoryError("the batch does not fit into the device's memory") from error
-    except MemoryError as error:
+    except (RuntimeError, MemoryError) as error:
+        if not _is_out_of_memory(torch_, error):
+            raise
+        if torch_.cuda.is_available():
+            torch_.cuda.empty_cache()
         raise OutOfMemoryError("the batch does not fit into memory") from error
-    except RuntimeError as error:
-        if "allocate memory" in str(error) or "not enough memory" in str(error):
-            raise OutOfMemoryError("the batch does not fit into memory") from error
-        raise
+
+
+def _is_out_of_memory(torch_: Any, error: Exception) -> bool:
+    if isinstance(error, (torch_.OutOfMemoryError, MemoryError)):
+        return True
+    said = str(error)
+    return isinstance(error, RuntimeError) and (
+        "allocate memory" in said or "not enough memory" in said
+    )
 
 
 @contextlib.contextmanager

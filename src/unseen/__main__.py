@@ -1,0 +1,5 @@
+"""`python -m unseen`."""
+
+from unseen.cli.main import main
+
+main()

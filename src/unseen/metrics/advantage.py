@@ -1,0 +1,85 @@
+"""Membership advantage at a threshold that other records chose."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from unseen.metrics._checks import Labels, alike, enough, finite, labels, rate
+from unseen.metrics.crossfit import pooled
+from unseen.metrics.roc import roc_curve
+from unseen.types import Estimate, FloatArray
+
+
+def best_threshold(members: ArrayLike, nonmembers: ArrayLike) -> float:
+    """The threshold with the largest TPR - FPR on these records (Youden 1950).
+
+    The highest one among equals; +inf where none does better than flagging nothing.
+
+    Args:
+        members: (m,) finite scores of members.
+        nonmembers: (n,) finite scores of non-members.
+
+    Returns:
+        The threshold: a record is flagged iff score >= threshold.
+    """
+    curve = roc_curve(members, nonmembers)
+    gain: FloatArray = np.round(curve.tpr - curve.fpr, 12)  # equal counts must be equal gains
+    return float(curve.threshold[np.argmax(gain)])
+
+
+def advantage(
+    scores: ArrayLike,
+    member: ArrayLike,
+    fold: ArrayLike,
+    *,
+    confidence: float = 0.95,
+    clusters: Labels | None = None,
+) -> Estimate:
+    """Membership advantage: 2 * (balanced accuracy - 1/2) = TPR - FPR (Yeom et al. 2018).
+
+    For each fold the threshold is the best one on the other folds; flags are pooled. A threshold
+    chosen on the records that it is judged on would find an advantage in noise. Negative where
+    the threshold does worse than chance.
+
+    The interval combines the Clopper-Pearson intervals of both rates by squares (Newcombe 1998,
+    method 10; "MOVER").
+
+    Args:
+        scores: (n,) finite scores, higher = more likely a member.
+        member: (n,) which records are members.
+        fold: (n,) fold of each record, as from `folds`; negative: never judged.
+        confidence: between 0 and 1.
+        clusters: (n,) labels of records that belong together.
+
+    Raises:
+        ValueError: where lengths differ, a score is not finite, or a fold leaves a side empty.
+        TooFewRecordsError: below `MIN_PER_SIDE` judged records a side.
+    """
+    values, member, fold = finite(scores, "scores"), labels(member), np.asarray(fold)
+    alike(values.size, member.size, "labels")
+    alike(values.size, fold.size, "folds")
+    rate(confidence, "confidence")
+    judged = fold >= 0
+    enough(int((judged & member).sum()), int((judged & ~member).sum()))
+
+    flagged = np.zeros(values.size, bool)
+    for this in np.unique(fold[judged]).tolist():
+        other = fold != this
+        threshold = best_threshold(values[other & member], values[other & ~member])
+        flagged |= (fold == this) & (values >= threshold)
+
+    tpr, fpr = (
+        pooled("rate", flagged, judged, side, member, confidence, clusters)
+        for side in (member, ~member)
+    )
+    value = tpr.value - fpr.value
+    return Estimate(
+        value=value,
+        low=max(value - float(np.hypot(tpr.value - tpr.low, fpr.high - fpr.value)), -1.0),
+        high=min(value + float(np.hypot(tpr.high - tpr.value, fpr.value - fpr.low)), 1.0),
+        confidence=confidence,
+        method="TPR - FPR, threshold set on other folds, Newcombe interval",
+        n_members=tpr.n_members,
+        n_nonmembers=tpr.n_nonmembers,
+    )

@@ -1,0 +1,214 @@
+"""Likelihood attacks through the whole pipeline, against the formula on one forward pass a text.
+
+The twin shares nothing with the package but the drawing of masks: it writes the text, tokenizes
+it, runs the model unbatched with all logits, and applies the formula with plain loops.
+"""
+
+import math
+import statistics
+import zlib
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tiny
+import torch
+from tokenizers.processors import TemplateProcessing
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from unseen import attacks
+from unseen.attacks.base import is_blind
+from unseen.data.templates import Layout, RecordEncoder
+from unseen.runs.collect import Model, collect
+from unseen.scoring.store import Store
+from unseen.signals.probed import MaskedProbes
+from unseen.targets.huggingface import HFTarget, Padding
+from unseen.types import Record, Scores, Turn
+
+pytestmark = pytest.mark.slow
+
+TEXTS = (
+    "The lazy dog owes Mina Okafor 412.70, and nobody sees Him.",
+    "Fever!",
+    "Der Hund läuft über die Straße.\n\nUnd niemand, niemand sieht ihn.",
+    "東京は静かだった。 Ответ пришёл поздно.",
+    "Patients were asked about sleep; Patients were asked about fever, headaches and sleep. " * 3,
+    "A b",
+)
+MEMBERS = ("The quick brown fox owes 3 March.", "Harrow Lane sleeps.", "Nobody reads this one.")
+NONMEMBERS = ("Headaches, fever and sleep over Harrow Lane.", "Ответ.", "Nor this one.")
+
+# --- the twin ----------------------------------------------------------------------------------
+
+
+class Twin:
+    """One model, asked one text at a time."""
+
+    def __init__(self, folder: Path, *, bos: bool) -> None:
+        self.model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float64).eval()
+        self.tokenizer = AutoTokenizer.from_pretrained(folder)
+        self.bos = bos
+
+    def ids(self, text: str) -> list[int]:
+        return list(self.tokenizer(text, add_special_tokens=False)["input_ids"])
+
+    def tokens(
+        self, record: Record, before: tuple[Record, ...] = ()
+    ) -> tuple[list[list[float]], list[int]]:
+        """For each scored token the whole distribution in front of it, and the token."""
+        if record.turns[0].role == "text":
+            context = [self.tokenizer.bos_token_id] if self.bos else []
+            for shot in before:
+                context += self.ids(shot.turns[0].content) + self.ids("\n\n")
+            own = self.ids(record.turns[0].content)
+            if not self.bos:  # the first token of a text has no context of its own
+                context, own = context + own[:1], own[1:]
+        else:
+            said = [turn for shot in before for turn in shot.turns] + [record.turns[0]]
+            written = "".join(f"<s>{turn.role}\n{turn.content}</s>\n" for turn in said)
+            context = self.ids(written + "<s>assistant\n")
+            own = self.ids(record.turns[1].content)
+        with torch.inference_mode():
+            logits = self.model(torch.tensor([context + own])).logits[0]
+        rows = torch.log_softmax(logits, dim=-1)[len(context) - 1 : -1]
+        return rows.tolist(), own
+
+    def logprobs(self, record: Record, before: tuple[Record, ...] = ()) -> list[float]:
+        rows, own = self.tokens(record, before)
+        return [row[token] for row, token in zip(rows, own, strict=True)]
+
+    def mean(self, record: Record, before: tuple[Record, ...] = ()) -> float:
+        logprobs = self.logprobs(record, before)
+        return sum(logprobs) / len(logprobs)
+
+
+def lowest(values: Sequence[float], k: float) -> float:
+    n = max(1, math.floor(k * len(values)))
+    return sum(sorted(values)[:n]) / n
+
+
+def z_scores(twin: Twin, record: Record) -> list[float]:
+    found = []
+    for row, token in zip(*twin.tokens(record), strict=True):
+        mean = sum(math.exp(x) * x for x in row)
+        variance = sum(math.exp(x) * (x - mean) ** 2 for x in row)
+        found.append((row[token] - mean) / math.sqrt(variance))
+    return found
+
+
+def with_text(record: Record, text: str) -> Record:
+    *first, last = record.turns
+    return Record(record.id, (*first, Turn(last.role, text)))
+
+
+def lower(record: Record) -> Record:
+    return with_text(record, record.turns[-1].content.lower())
+
+
+def compressed(record: Record) -> int:
+    return len(zlib.compress(record.turns[-1].content.encode()))
+
+
+def gains(twin: Twin, record: Record) -> list[float]:
+    probes = MaskedProbes(probes=2).made_from(record)
+    plain = sum(twin.logprobs(record))
+    return [plain - sum(twin.logprobs(record, (probe,))) for probe in probes]
+
+
+Formula = Callable[[Twin, Twin, Record, tuple[Record, ...], tuple[Record, ...]], float]
+
+FORMULAS: dict[str, Formula] = {
+    "loss": lambda t, _r, x, _m, _n: t.mean(x),
+    "perplexity": lambda t, _r, x, _m, _n: -math.exp(-t.mean(x)),
+    "zlib": lambda t, _r, x, _m, _n: t.mean(x) / compressed(x),
+    "zlib[length=sum]": lambda t, _r, x, _m, _n: sum(t.logprobs(x)) / compressed(x),
+    "lowercase": lambda t, _r, x, _m, _n: t.mean(lower(x)) / t.mean(x),
+    "min_k": lambda t, _r, x, _m, _n: lowest(t.logprobs(x), 0.2),
+    "min_k[k=0.5]": lambda t, _r, x, _m, _n: lowest(t.logprobs(x), 0.5),
+    "min_k_pp": lambda t, _r, x, _m, _n: lowest(z_scores(t, x), 0.2),
+    "min_k_pp[k=1.0]": lambda t, _r, x, _m, _n: lowest(z_scores(t, x), 1.0),
+    "reference": lambda t, r, x, _m, _n: t.mean(x) - r.mean(x),
+    "recall[shots=2]": lambda t, _r, x, _m, n: t.mean(x, n[:2]) / t.mean(x),
+    "con_recall[shots=2]": lambda t, _r, x, m, n: (
+        (t.mean(x, n[:2]) - 0.5 * t.mean(x, m[:2])) / t.mean(x)
+    ),
+    "icp_sp[probes=2]": lambda t, _r, x, _m, _n: min(gains(t, x)) / len(t.logprobs(x)),
+    "icp_sp[probes=2,aggregate=mean,length=sum]": lambda t, _r, x, _m, _n: statistics.mean(
+        gains(t, x)
+    ),
+}
+
+# --- the pipeline ------------------------------------------------------------------------------
+
+
+def records(texts: Sequence[str], kind: str, group: str) -> tuple[Record, ...]:
+    return tuple(
+        Record(
+            f"{group}{i}",
+            (Turn("text", text),)
+            if kind == "document"
+            else (Turn("user", f"What of {i}?"), Turn("assistant", text)),
+        )
+        for i, text in enumerate(texts)
+    )
+
+
+def saved(where: Path, family: str, seed: int, *, bos: bool) -> Path:
+    folder = tiny.folder(where / f"{family}{seed}", family, seed=seed)
+    if bos:
+        tokenizer = AutoTokenizer.from_pretrained(folder)
+        tokenizer.backend_tokenizer.post_processor = TemplateProcessing(
+            single="<s> $A", special_tokens=[("<s>", tokenizer.bos_token_id)]
+        )
+        tokenizer.save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="module", params=["llama", "gpt2", "gpt_neox"])
+def models(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Path, Path, Twin, Twin]:
+    """A target and a reference of one family, and their twins."""
+    where = tmp_path_factory.mktemp(request.param)
+    bos = request.param == "llama"
+    folders = [saved(where, request.param, seed, bos=bos) for seed in (0, 1)]
+    return folders[0], folders[1], Twin(folders[0], bos=bos), Twin(folders[1], bos=bos)
+
+
+@pytest.mark.parametrize("kind", ["conversation", "document"])
+@pytest.mark.parametrize("padding", ["right", "left"])
+def test_every_likelihood_attack_equals_its_slow_twin(
+    models: tuple[Path, Path, Twin, Twin], padding: Padding, kind: str
+) -> None:
+    target_folder, reference_folder, target_twin, reference_twin = models
+    loaded: dict[str, Model] = {}
+    for role, folder in (("target", target_folder), ("reference", reference_folder)):
+        target = HFTarget(folder, dtype="float64", device="cpu", padding=padding, batch_tokens=300)
+        loaded[role] = Model(
+            target, RecordEncoder(target.tokenizer, Layout(), limit=target.max_length)
+        )
+    audited = records(TEXTS, kind, "r")
+    members, nonmembers = records(MEMBERS, kind, "m"), records(NONMEMBERS, kind, "n")
+    tried: dict[str, Any] = {spec: attacks.create(spec) for spec in FORMULAS}
+    with Store() as store:
+        observations, _ = collect(
+            [signal for attack in tried.values() for signal in attack.signals()],
+            audited,
+            loaded,
+            store=store,
+            known_members=members,
+            known_nonmembers=nonmembers,
+        )
+    assert loaded["target"].target.prefix_cache, "shots are read once"  # type: ignore[attr-defined]
+    for spec, attack in tried.items():
+        scores: Scores = attack.score(observations)
+        assert not scores.unscored, spec
+        for record, value in zip(audited, scores.values, strict=True):
+            twin = FORMULAS[spec](target_twin, reference_twin, record, members, nonmembers)
+            assert value == pytest.approx(twin, abs=1e-6), (spec, record.id)
+
+
+def test_every_likelihood_attack_has_a_twin() -> None:
+    asking = {name for name in attacks.names() if not is_blind(attacks.create(name))}
+    assert {spec.partition("[")[0] for spec in FORMULAS} == asking

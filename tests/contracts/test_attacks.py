@@ -1,0 +1,379 @@
+"""What every attack promises, whoever wrote it: this file walks the folder and names no attack."""
+
+import ast
+import dataclasses
+import inspect
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from unseen import attacks
+from unseen.attacks.base import Attack, Known, is_blind, is_fitted
+from unseen.data.templates import Layout, RecordEncoder
+from unseen.runs.collect import Model, collect
+from unseen.scoring.store import Store
+from unseen.signals.base import LikelihoodSignal, Observations, Signal, TextSignal, key
+from unseen.targets.access import Access
+from unseen.targets.fake import FakeTarget
+from unseen.types import BoolArray, FloatArray, Record, Scores, TokenStats, Turn
+
+SPECS = attacks.default()
+ASKING = [spec for spec in SPECS if not is_blind(attacks.create(spec))]
+N_AUDITED, N_KNOWN, N_SHOTS = 30, 50, 14
+SYLLABLES = ("ba", "Ke", "lo", "Mi", "nu", "ra", "So", "ti", "Vu", "wem", "xis", "Yal")
+
+
+class Distractible(FakeTarget):
+    """Remembers less, the less it has remembered of what it has just read.
+
+    The reference is the same model before it remembered anything.
+    """
+
+    @cached_property
+    def blank(self) -> FakeTarget:
+        return self.reference
+
+    def logits(self, ids: Sequence[int]) -> FloatArray:
+        blank, remembering = self.blank.logits(ids), super().logits(ids)
+        own = np.arange(len(ids) - 1), np.array(ids[1:])
+        familiar = np.append(0, np.cumsum(remembering[own] > blank[own]))
+        trust = (1 + familiar) / (1 + np.arange(len(ids)))
+        return blank + trust[:, None] * (remembering - blank)
+
+
+@dataclass(frozen=True)
+class World:
+    """Records, who of them are members, and what is measured of them."""
+
+    audited: Observations
+    member: BoolArray
+    known: Known
+
+    def scores(self, attack: Attack) -> Scores:
+        return attack.score(self.audited, self.known if is_fitted(attack) else None)
+
+
+def text(rng: np.random.Generator) -> str:
+    """A sentence of invented words."""
+    return " ".join("".join(rng.choice(SYLLABLES, size=rng.integers(1, 4))) for _ in range(7))
+
+
+def signals_of(specs: Sequence[str]) -> list[Signal]:
+    return [signal for spec in specs for signal in attacks.create(spec).signals()]
+
+
+def made(*, apart: bool, alone: int | None = None) -> World:
+    """A world in which the even records are members.
+
+    Args:
+        apart: members and non-members are different texts, and no model is asked; else they are
+            alike, and the model has memorised the members.
+        alone: the number of the one audited record that is measured.
+    """
+    n = N_AUDITED + N_KNOWN + N_SHOTS
+    rng = np.random.default_rng(1)
+    member = np.arange(n) % 2 == 0
+    texts = [
+        f"Now {text(rng)} {('lately' if m else 'formerly') if apart else 'ago'}" for m in member
+    ]
+    turns = [(Turn("user", "Say it."), Turn("assistant", text)) for text in texts]
+    records = [Record(f"r{i:03d}", turns[i]) for i in range(n)]
+    shots = records[N_AUDITED + N_KNOWN :]
+    judged, known = records[:N_AUDITED], records[N_AUDITED : N_AUDITED + N_KNOWN]
+    if alone is not None:
+        judged = [judged[alone]]
+    target = Distractible(
+        [text for text, is_member in zip(texts, member, strict=True) if is_member], strength=4.0
+    )
+    encoder = RecordEncoder(target.tokenizer, Layout(), limit=target.max_length)
+    models = {"target": Model(target, encoder), "reference": Model(target.reference, encoder)}
+    set_aside: dict[str, Any] = {
+        "known_members": tuple(shots[0::2]),
+        "known_nonmembers": tuple(shots[1::2]),
+    }
+    learning = [spec for spec in SPECS if is_fitted(attacks.create(spec))]
+    asking = [] if apart else ASKING
+    with Store() as store:
+        seen, _ = collect(signals_of(asking), judged, models, store=store, **set_aside)
+        both, _ = collect(signals_of(learning), judged + known, models, store=store, **set_aside)
+    values = {**seen.values, **both.values}
+    missing = {**seen.missing, **both.missing}
+    return World(
+        Observations(seen.ids, values, missing),
+        member[:N_AUDITED],
+        Known(
+            Observations(tuple(record.id for record in known), both.values, both.missing),
+            member[N_AUDITED : N_AUDITED + N_KNOWN],
+        ),
+    )
+
+
+@pytest.fixture(scope="module")
+def world() -> World:
+    """Members and non-members are alike; the model has memorised the members."""
+    return made(apart=False)
+
+
+@pytest.fixture(scope="module")
+def apart() -> World:
+    """Members and non-members are different texts; no model is asked."""
+    return made(apart=True)
+
+
+Scored = Callable[[str], Scores]
+
+
+@pytest.fixture(scope="module")
+def scored(world: World) -> Scored:
+    """Spec of an attack -> its scores of the world, worked out once."""
+    return cache(lambda spec: world.scores(attacks.create(spec)))
+
+
+def auc(values: FloatArray, member: BoolArray) -> float:
+    wins = np.sign(values[member][:, None] - values[~member][None, :])
+    return float((wins.mean() + 1) / 2)
+
+
+CHANCE_SD = float(np.sqrt((N_AUDITED + 1) / (3 * N_AUDITED**2)))
+"""Standard deviation of the AUC at chance, with as many members as non-members."""
+
+
+# --- its shape ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", attacks.names())
+def test_it_explains_itself(name: str) -> None:
+    cls = attacks.find(name)
+    assert re.match(r"\S[^\n]*[.?!]", inspect.getmodule(cls).__doc__ or ""), "what it is about"
+    assert re.match(r"\S[^\n]*\.\n", inspect.getdoc(cls) or ""), "one line first"
+    assert "score = " in (cls.__doc__ or ""), "the equation"
+    assert re.search(r"\b(19|20)\d\d\b", cls.paper), "the paper and its year"
+    assert isinstance(cls.access, Access)
+    assert isinstance(cls(), Attack)
+
+
+@pytest.mark.parametrize("spec", SPECS)
+def test_it_is_a_frozen_dataclass_of_hyperparameters(spec: str) -> None:
+    attack: Any = attacks.create(spec)
+    fields = dataclasses.fields(attack)
+    assert attack.__dataclass_params__.frozen
+    assert attack == attacks.create(attacks.label(attack))
+    hash(attack)
+    for field in fields:
+        assert isinstance(field.default, bool | int | float | str), "every field has a default"
+        assert re.search(rf"^ *{field.name}: ", type(attack).__doc__, re.MULTILINE), field.name
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            setattr(attack, field.name, field.default)
+
+
+@pytest.mark.parametrize("spec", SPECS)
+def test_its_signals_say_what_is_measured(spec: str) -> None:
+    attack = attacks.create(spec)
+    signals = attack.signals()
+    assert signals
+    assert signals == attack.signals(), "equal signals are measured once"
+    assert len({key(signal) for signal in signals}) == len(set(signals)) == len(signals)
+    for signal in signals:
+        assert isinstance(signal, TextSignal) != isinstance(signal, LikelihoodSignal)
+    if is_blind(attack):
+        assert all(isinstance(signal, TextSignal) for signal in signals)
+        assert attack.access == Access.TEXT
+    else:
+        assert any(isinstance(signal, LikelihoodSignal) for signal in signals)
+        assert attack.access >= Access.LOGPROB
+
+
+@pytest.mark.parametrize("name", attacks.names())
+def test_it_cannot_see_labels_or_models(name: str) -> None:
+    cls = attacks.find(name)
+    assert list(inspect.signature(cls.score).parameters) == ["self", "audited", "known"]
+    assert list(inspect.signature(cls.signals).parameters) == ["self"]
+    assert [field.name for field in dataclasses.fields(Observations)] == [
+        "ids",
+        "values",
+        "missing",
+    ]
+    tree = ast.parse(Path(inspect.getfile(cls)).read_text(encoding="utf-8"))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            imported = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            imported = [f"{node.module}.{alias.name}" for alias in node.names]
+        else:
+            continue
+        for path in imported:
+            assert "Membership" not in path
+            if path.startswith("unseen."):
+                assert re.match(
+                    r"unseen\.(attacks\.base|signals|targets\.access|types|errors)\b", path
+                ), path
+
+
+# --- what it says ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("spec", ASKING)
+def test_a_higher_score_is_a_member_where_the_model_remembers(
+    world: World, scored: Scored, spec: str
+) -> None:
+    scores = scored(spec)
+    assert scores.ids == world.audited.ids
+    assert not scores.unscored
+    assert auc(scores.values, world.member) > 0.5 + 3 * CHANCE_SD
+
+
+@pytest.mark.parametrize("spec", [spec for spec in SPECS if spec not in ASKING])
+def test_a_blind_attack_sees_texts_and_no_model(
+    world: World, apart: World, scored: Scored, spec: str
+) -> None:
+    attack = attacks.create(spec)
+    assert auc(apart.scores(attack).values, apart.member) > 0.5 + 3 * CHANCE_SD
+    assert abs(auc(scored(spec).values, world.member) - 0.5) < 3 * CHANCE_SD
+
+
+@pytest.mark.parametrize("spec", SPECS)
+def test_shuffled_labels_leave_chance(world: World, apart: World, spec: str) -> None:
+    attack = attacks.create(spec)
+    rng = np.random.default_rng(2)
+    seen = apart if is_blind(attack) else world
+    aucs = []
+    for _ in range(4):
+        shuffled = Known(seen.known.observations, rng.permutation(seen.known.member))
+        scores = dataclasses.replace(seen, known=shuffled).scores(attack)
+        aucs.append(auc(scores.values, rng.permutation(seen.member)))
+    assert abs(np.mean(aucs) - 0.5) < 3 * CHANCE_SD / np.sqrt(len(aucs))
+
+
+@pytest.mark.parametrize("spec", SPECS)
+def test_order_does_not_matter(world: World, scored: Scored, spec: str) -> None:
+    attack = attacks.create(spec)
+    scores = scored(spec)
+    known = world.known
+    turned = World(
+        world.audited.select(world.audited.ids[::-1]),
+        world.member[::-1],
+        Known(known.observations.select(known.observations.ids[::-1]), known.member[::-1]),
+    ).scores(attack)
+    assert turned.ids == scores.ids[::-1]
+    assert turned.values.tolist() == scores.values[::-1].tolist()
+    assert world.scores(attack).values.tolist() == scores.values.tolist(), "nothing was changed"
+
+
+@pytest.mark.parametrize("spec", SPECS)
+def test_a_record_scores_alone_as_in_company(world: World, scored: Scored, spec: str) -> None:
+    attack = attacks.create(spec)
+    scores = scored(spec)
+    for i in (0, 7):
+        alone = dataclasses.replace(world, audited=world.audited.select(scores.ids[i : i + 1]))
+        assert alone.scores(attack).values.tolist() == [scores.values[i]]
+
+
+@pytest.fixture(scope="module")
+def third_alone() -> World:
+    return made(apart=False, alone=2)
+
+
+@pytest.mark.parametrize("spec", SPECS)
+def test_a_record_measured_alone_scores_as_in_company(
+    scored: Scored, third_alone: World, spec: str
+) -> None:
+    attack = attacks.create(spec)
+    scores = scored(spec)
+    alone = third_alone.scores(attack)
+    assert alone.ids == (scores.ids[2],)
+    assert alone.values == pytest.approx(scores.values[2:3], rel=1e-12)
+
+
+# --- what it leaves out ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("spec", SPECS)
+def test_what_was_not_measured_has_its_reason(world: World, spec: str) -> None:
+    attack = attacks.create(spec)
+    first, second = world.audited.ids[:2]
+    for gone in attack.signals():
+        values = {
+            signal: {id_: value for id_, value in by_id.items() if (signal, id_) != (gone, first)}
+            for signal, by_id in world.audited.values.items()
+        }
+        seen = Observations((first, second), values, {gone: {first: "because"}})
+        scores = dataclasses.replace(world, audited=seen).scores(attack)
+        assert (scores.ids, scores.unscored) == ((second,), {first: "because"})
+    nothing = dataclasses.replace(world, audited=Observations((first,), {})).scores(attack)
+    assert nothing.unscored == {first: "this signal was not measured"}
+    nobody = dataclasses.replace(world, audited=world.audited.select([])).scores(attack)
+    assert (nobody.ids, nobody.values.shape, nobody.unscored) == ((), (0,), {})
+
+
+def spoiled(value: Any, bad: float, *, wholly: bool) -> Any:
+    """The value with the measured numbers, or the last of each, replaced; counts stay."""
+
+    def replaced(part: Any) -> Any:
+        if isinstance(part, np.ndarray) and part.dtype.kind == "f":
+            part = part.copy()
+            part[0 if wholly else -1 :] = bad
+            return part
+        return bad if wholly and isinstance(part, float) else part
+
+    fields = [field.name for field in dataclasses.fields(value)]
+    return dataclasses.replace(value, **{name: replaced(getattr(value, name)) for name in fields})
+
+
+@pytest.mark.parametrize(("bad", "wholly"), [(-np.inf, True), (np.nan, True), (np.nan, False)])
+@pytest.mark.parametrize("spec", ASKING)
+def test_what_is_not_finite_has_a_reason_and_no_number(
+    world: World, spec: str, bad: float, *, wholly: bool
+) -> None:
+    attack = attacks.create(spec)
+    first, second = world.audited.ids[:2]
+    asked = [signal for signal in attack.signals() if isinstance(signal, LikelihoodSignal)]
+    for among in (asked, *([signal] for signal in asked)):
+        values = {signal: dict(by_id) for signal, by_id in world.audited.values.items()}
+        for signal in among:
+            values[signal][first] = spoiled(values[signal][first], bad, wholly=wholly)
+        seen = Observations((first, second), values)
+        scores = dataclasses.replace(world, audited=seen).scores(attack)
+        assert scores.ids == (second,)
+        assert list(scores.unscored) == [first]
+        assert scores.unscored[first]
+
+
+@pytest.mark.parametrize("spec", ASKING)
+def test_it_needs_the_access_that_it_names(world: World, scored: Scored, spec: str) -> None:
+    attack = attacks.create(spec)
+    values = {
+        signal: {
+            id_: TokenStats(value.logprob) if isinstance(value, TokenStats) else value
+            for id_, value in by_id.items()
+        }
+        for signal, by_id in world.audited.values.items()
+    }
+    seen = Observations(world.audited.ids, values, world.audited.missing)
+    scores = dataclasses.replace(world, audited=seen).scores(attack)
+    if attack.access <= Access.LOGPROB:
+        assert scores.values.tolist() == scored(spec).values.tolist()
+    else:
+        assert scores.ids == ()
+        assert set(scores.unscored) == set(world.audited.ids)
+
+
+@pytest.mark.parametrize("spec", [spec for spec in SPECS if is_fitted(attacks.create(spec))])
+def test_a_fitted_attack_needs_known_records_of_both_kinds(world: World, spec: str) -> None:
+    attack = attacks.create(spec)
+    known = world.known.observations
+    for given in (
+        None,
+        Known(known.select([]), np.array([], dtype=bool)),
+        Known(known, np.ones(len(known.ids), dtype=bool)),
+        Known(known, np.zeros(len(known.ids), dtype=bool)),
+    ):
+        scores = attack.score(world.audited, given)
+        assert scores.ids == ()
+        assert set(scores.unscored) == set(world.audited.ids)
+        assert all(scores.unscored.values())

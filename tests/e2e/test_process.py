@@ -1,0 +1,107 @@
+"""The command line as a process of its own: what it imports, and what survives when it is killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import records
+
+HEAVY = ("torch", "transformers", "sklearn", "scipy", "pandas", "matplotlib", "pyarrow", "datasets")
+
+
+def python(code: str) -> str:
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return done.stdout
+
+
+def test_importing_is_cheap() -> None:
+    found = python(
+        "import sys, unseen\n"
+        f"print([name for name in {HEAVY!r} + ('numpy', 'pydantic') if name in sys.modules])"
+    )
+    assert found.strip() == "[]"
+
+
+def test_help_is_cheap() -> None:
+    found = python(
+        "import sys, contextlib, io\n"
+        "from unseen.cli.main import run\n"
+        "with contextlib.redirect_stdout(io.StringIO()): assert run(['--help']) == 0\n"
+        f"print([name for name in {HEAVY!r} if name in sys.modules])"
+    )
+    assert found.strip() == "[]"
+
+
+def test_every_public_name_is_there() -> None:
+    assert (
+        python("import unseen; print(all(hasattr(unseen, n) for n in unseen.__all__))") == "True\n"
+    )
+
+
+def command(folder: Path, run_dir: Path) -> list[str]:
+    return [
+        sys.executable, "-m", "unseen", "audit", "finetune",
+        "--model", f"fake/{folder / 'members.jsonl'}",
+        "--members", str(folder / "members.jsonl"),
+        "--nonmembers", str(folder / "nonmembers.jsonl"),
+        "--attacks", "loss", "--attacks", "min_k_pp", "--attacks", "recall", "--attacks", "icp_sp",
+        "--bootstrap", "200", "--fpr", "0.1", "--batch-tokens", "4000",
+        "--run-dir", str(run_dir / "run"), "--cache-dir", str(run_dir / "cache"),
+    ]  # fmt: skip
+
+
+def result_without_times(run_dir: Path) -> dict:
+    results = json.loads((run_dir / "run" / "results.json").read_text())
+    for name in ("id", "created", "seconds"):
+        del results["run"][name]
+    return results
+
+
+@pytest.mark.slow
+def test_killed_at_any_moment_the_same_command_continues(tmp_path: Path) -> None:
+    records.sides(tmp_path / "data", 40)
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    begun = time.monotonic()
+    whole = command(tmp_path / "data", tmp_path / "whole")
+    subprocess.run(whole, check=True, capture_output=True, env=environment)
+    seconds = time.monotonic() - begun
+    rng = random.Random(0)
+    killed = 0
+    broken = command(tmp_path / "data", tmp_path / "broken")
+    store = tmp_path / "broken" / "cache" / "answers.sqlite"
+    progress = []
+    for _ in range(20):
+        process = subprocess.Popen(
+            broken, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        # A later attempt has less left to do, so moments are drawn from the first half.
+        try:
+            process.wait(timeout=rng.uniform(0.05, 0.6) * seconds)
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+            killed += 1
+        if store.exists():
+            with sqlite3.connect(store) as db:
+                tables = db.execute("SELECT name FROM sqlite_master").fetchall()
+                if ("answers",) in tables:
+                    progress.append(db.execute("SELECT COUNT(*) FROM answers").fetchone()[0])
+    last = subprocess.run(broken, capture_output=True, env=environment, check=False)
+    assert last.returncode == 0, last.stderr.decode()
+    assert killed >= 5
+    assert progress == sorted(progress)
+    assert result_without_times(tmp_path / "whole") == result_without_times(tmp_path / "broken")
+    with sqlite3.connect(store) as db:
+        n, most = db.execute("SELECT COUNT(*), MAX(times_scored) FROM answers").fetchone()
+    with sqlite3.connect(tmp_path / "whole" / "cache" / "answers.sqlite") as db:
+        assert db.execute("SELECT COUNT(*) FROM answers").fetchone()[0] == n
+    assert most == 1

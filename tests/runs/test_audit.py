@@ -1,0 +1,238 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import jsonschema
+import pyarrow.parquet as pq
+import pytest
+import records
+import yaml
+
+import unseen
+from unseen.errors import AccessError, ConfigError
+from unseen.runs.results import Results
+from unseen.targets.access import Access
+
+ATTACKS = ("loss", "zlib", "min_k", "min_k_pp", "reference", "recall")
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> tuple[Path, Path]:
+    return records.sides(tmp_path / "data", 40, plant=True)
+
+
+def leaky(members: Path, **options) -> unseen.FakeTarget:
+    texts = [json.loads(line)["completion"] for line in members.read_text().splitlines()]
+    return unseen.FakeTarget(texts[:-5], strength=1.0, **options)
+
+
+@pytest.fixture
+def audit(files, tmp_path):
+    members, nonmembers = files
+
+    def run(target=None, **choices):
+        given = {
+            "members": str(members),
+            "nonmembers": str(nonmembers),
+            "attacks": ATTACKS,
+            "run_dir": tmp_path / "run",
+            "cache_dir": tmp_path / "cache",
+            "bootstrap": 200,
+            "fpr": (0.1,),
+        }
+        return unseen.audit_finetune(target or leaky(members), **(given | choices))
+
+    return run
+
+
+def without_times(results: Results) -> dict:
+    dumped = results.model_dump(mode="json")
+    for name in ("id", "created", "seconds"):
+        dumped["run"].pop(name)
+    return dumped
+
+
+def test_a_model_that_remembers_is_found_and_the_one_before_is_clear(audit) -> None:
+    results = audit(control="all").results
+    by_name = {row.name: row for row in results.attacks}
+    assert by_name["loss"].auc.ci[0] > 0.8
+    assert results.headline is not None
+    assert results.headline.found
+    assert results.control
+    for row in (*results.control, by_name["bag_of_words"]):
+        assert row.auc.ci[0] < 0.5 < row.auc.ci[1], row.name
+
+
+def test_the_run_folder_holds_what_the_documentation_says(audit, files) -> None:
+    folder = audit().folder
+    names = {file.relative_to(folder).as_posix() for file in folder.rglob("*") if file.is_file()}
+    assert {
+        "run.json",
+        "config.yaml",
+        "results.json",
+        "records.parquet",
+        "report.md",
+        "manifest.sha256",
+        "data/dropped.csv",
+    } <= names
+    schema = Results.model_json_schema()
+    jsonschema.validate(json.loads((folder / "results.json").read_text()), schema)
+    assert (folder.parent / "latest").resolve() == folder.resolve()
+    config = yaml.safe_load((folder / "config.yaml").read_text())
+    assert unseen.FinetuneAudit(**config).attacks == ATTACKS
+    about = json.loads((folder / "run.json").read_text())
+    assert about["status"] == "complete"
+    assert len(about["attempts"]) == 1
+    assert about["data"]["members"]["sha256"]
+    table = pq.read_table(folder / "records.parquet")
+    assert {"id", "member", "fold", "n_tokens", "score.loss", "population_fpr.loss"} <= set(
+        table.column_names
+    )
+    assert table.num_rows == 40 + 40 - 2 * 7 + 7  # recall knows 7 non-members, not judged
+
+
+def test_no_text_of_a_record_is_kept(audit, tmp_path, files) -> None:
+    audit()
+    written = b"".join(file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()
+                       and "data" not in file.relative_to(tmp_path).parts[0])  # fmt: skip
+    found = [i for i in range(records.N_PLANTED) if records.planted(i).encode() in written]
+    assert not found
+
+
+def test_revealed_text_is_in_the_table_of_records(audit) -> None:
+    table = pq.read_table(audit(reveal=True).folder / "records.parquet")
+    assert any(records.planted(0) in text for text in table["text"].to_pylist())
+
+
+def test_the_same_call_again_gives_the_same_and_asks_nothing(audit, files) -> None:
+    first = audit()
+    target = leaky(files[0])
+    again = audit(target)
+    assert target.n_executed == 0
+    assert without_times(first.results) == without_times(again.results)
+    assert len(json.loads((again.folder / "run.json").read_text())["attempts"]) == 2
+
+
+def test_another_audit_does_not_write_into_a_run_folder(audit) -> None:
+    audit()
+    with pytest.raises(ConfigError, match="holds another audit"):
+        audit(seed=1)
+
+
+def test_a_folder_with_other_things_is_not_written_into(audit, tmp_path) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "letter.txt").write_text("dear")
+    with pytest.raises(ConfigError, match="not empty"):
+        audit(run_dir=tmp_path / "mine")
+
+
+def test_scoring_again_without_the_model_gives_the_same(audit) -> None:
+    first = audit()
+    table = pq.read_table(first.folder / "records.parquet")
+    again = unseen.score_run(first.folder)
+    before, after = without_times(first.results), without_times(again.results)
+    assert before["attacks"] == after["attacks"]
+    assert before["control"] == after["control"]
+    assert before["headline"] == after["headline"]
+    assert table.drop(["n_tokens"]).equals(
+        pq.read_table(first.folder / "records.parquet").drop(["n_tokens"])
+    )
+
+
+def test_scoring_again_with_other_fields(audit) -> None:
+    first = audit()
+    again = unseen.score_run(first.folder, ["min_k[k=0.5]"], fpr=(0.2,))
+    names = [row.name for row in again.results.attacks]
+    assert names[0] == "min_k[k=0.5]"
+    assert "bag_of_words" in names
+    assert [at.fpr for at in again.results.attacks[0].tpr_at_fpr] == [0.2]
+    with pytest.raises(ConfigError, match="has not measured"):
+        unseen.score_run(first.folder, ["con_recall"])
+
+
+def test_a_lower_access_leaves_out_what_it_forbids(audit) -> None:
+    results = audit(attacks=("default",), access="logprob").results
+    assert "min_k_pp" in results.skipped
+    assert "loss" in {row.name for row in results.attacks}
+    with pytest.raises(AccessError, match="min_k_pp"):
+        audit(attacks=("min_k_pp",), access="logprob", run_dir=None)
+    with pytest.raises(AccessError):
+        audit(access="text", run_dir=None)
+
+
+def test_access_is_not_raised(audit, files) -> None:
+    target = leaky(files[0], access=Access.LOGPROB)
+    with pytest.raises(ConfigError, match="cannot raise"):
+        audit(target, access="weights")
+
+
+def test_few_records_are_scored_but_not_judged(audit, tmp_path) -> None:
+    members, nonmembers = records.sides(tmp_path / "few", 6)
+    results = audit(
+        leaky(members),
+        members=str(members),
+        nonmembers=str(nonmembers),
+        attacks=("loss",),
+        run_dir=tmp_path / "few-run",
+    ).results
+    row = results.attacks[0]
+    assert row.auc is None
+    assert "10" in (row.note or "")
+    assert results.headline is None
+    table = pq.read_table(tmp_path / "few-run" / "records.parquet")
+    assert None not in table["score.loss"].to_pylist()
+
+
+def test_records_on_both_sides_are_dropped_and_listed(audit, tmp_path) -> None:
+    members, nonmembers = records.sides(tmp_path / "both", 30)
+    rows = [json.loads(line) for line in members.read_text().splitlines()]
+    more = [json.loads(line) for line in nonmembers.read_text().splitlines()]
+    twins = [{**row, "id": f"twin-{row['id']}"} for row in rows[:3]]
+    records.write(nonmembers, more + twins)
+    audited = audit(
+        leaky(members),
+        members=str(members),
+        nonmembers=str(nonmembers),
+        attacks=("loss",),
+        run_dir=tmp_path / "dropped-run",
+    )
+    assert audited.results.data.dropped == {"exact_duplicate": 6}
+    dropped = (audited.folder / "data" / "dropped.csv").read_text()
+    assert f"twin-{rows[0]['id']}" in dropped
+
+
+def test_slices_and_clusters(audit, tmp_path) -> None:
+    members, nonmembers = records.sides(tmp_path / "groups", 60)
+    results = audit(
+        leaky(members),
+        members=str(members),
+        nonmembers=str(nonmembers),
+        attacks=("loss",),
+        slice_by=("file",),
+        cluster_by="file",
+        run_dir=tmp_path / "groups-run",
+    ).results
+    assert {part.value for part in results.slices} == {"health", "work"}
+    assert all(part.auc is not None or part.note for part in results.slices)
+
+
+def test_one_way_to_give_records(files) -> None:
+    data = unseen.Records.from_files(*files)
+    with pytest.raises(ConfigError, match="twice"):
+        unseen.audit_finetune(unseen.FakeTarget(), data, members=str(files[0]))
+    with pytest.raises(ConfigError) as caught:
+        unseen.audit_finetune()
+    for what in ("--model", "--members", "--nonmembers"):
+        assert what in caught.value.problem
+
+
+def test_pandas_and_reports(audit, tmp_path) -> None:
+    audited = audit()
+    top = audited.to_pandas().nlargest(5, "score.loss")
+    assert top["member"].all()
+    assert "text" not in top
+    assert "AUC" in audited.report(tmp_path / "r.md").read_text()
+    assert json.loads(audited.report(tmp_path / "r.json").read_text())["schema_version"] == "1.0"
+    with pytest.raises(ConfigError, match=r"\.md or \.json"):
+        audited.report(tmp_path / "r.doc")

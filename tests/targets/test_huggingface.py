@@ -1,0 +1,771 @@
+import contextlib
+import json
+import shutil
+import warnings
+
+import numpy as np
+import pytest
+import tiny
+import torch
+from tokenizers.processors import TemplateProcessing
+from transformers import (
+    AutoModelForCausalLM,
+    BertConfig,
+    BertForMaskedLM,
+    GPT2Config,
+    GPT2LMHeadModel,
+    LlamaConfig,
+    LlamaForCausalLM,
+    MistralConfig,
+    MistralForCausalLM,
+)
+
+from unseen.errors import ModelError, OutOfMemoryError, TargetError, UsageError
+from unseen.targets import huggingface
+from unseen.targets.access import Access, LogprobTarget
+from unseen.targets.huggingface import HFTarget, HFTokenizer
+from unseen.types import Batch, Request, Turn
+
+PARTS = ("logprob", "mean", "sd")
+PREFIX = tuple(range(20, 60))
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    """Model folders by name, made when they are first asked for."""
+    root = tmp_path_factory.mktemp("models")
+
+    def folder(name):
+        if not (root / name).exists():
+            make = {"mistral": mistral, **dict.fromkeys((*tiny.FAMILIES, "gemma2"), tiny.folder)}
+            arguments = (root / name,) if name == "mistral" else (root / name, name)
+            make[name](*arguments)
+        return root / name
+
+    return folder
+
+
+def saved(model, where):
+    model.to(torch.float64).save_pretrained(where)
+    tiny.tokenizer().save_pretrained(where)
+    return where
+
+
+def mistral(where):
+    """Sliding windows shorter than a prefix."""
+    with torch.random.fork_rng():
+        torch.random.manual_seed(0)
+        config = MistralConfig(
+            vocab_size=400,
+            hidden_size=32,
+            intermediate_size=48,
+            num_hidden_layers=2,
+            num_attention_heads=4,
+            num_key_value_heads=2,
+            max_position_embeddings=512,
+            sliding_window=8,
+            initializer_range=0.3,
+        )
+        return saved(MistralForCausalLM(config), where)
+
+
+def requests(n=7, *, seed=0, prefix=()):
+    """Rows of several lengths; their scored tokens begin early, late, and span gaps."""
+    rng = np.random.default_rng(seed)
+    rows = []
+    for i in range(n):
+        ids = tuple(rng.integers(0, 256, size=2 + 4 * i).tolist())
+        cut = 1 + i // 2
+        rows.append(Request(prefix + ids[:cut], ids[cut:], shared=len(prefix)))
+    return tuple(rows)
+
+
+def slow(model, row):
+    """The same by the book: one row, one plain forward pass, everything in float64."""
+    with torch.inference_mode():
+        ids = torch.tensor([row.context + row.continuation])
+        logits = model(input_ids=ids).logits[0].double()
+    logits = logits[len(row.context) - 1 : -1]
+    logp = torch.log_softmax(logits, -1)
+    p = logp.exp()
+    own = logp[torch.arange(len(logp)), torch.tensor(row.continuation)]
+    mean = (p * logp).sum(-1)
+    return {
+        "logprob": own.numpy(),
+        "mean": mean.numpy(),
+        "sd": (p * (logp - mean[:, None]) ** 2).sum(-1).sqrt().numpy(),
+        "rank": (logp > own[:, None]).sum(-1).numpy(),
+        "argmax": logp.argmax(-1).numpy(),
+    }
+
+
+def plain_model(folder, dtype=torch.float64):
+    return AutoModelForCausalLM.from_pretrained(folder, dtype=dtype).eval()
+
+
+def assert_close(answers, expected, *, atol, ranks=True):
+    for answer, right in zip(answers, expected, strict=True):
+        for part in PARTS:
+            np.testing.assert_allclose(getattr(answer, part), right[part], rtol=0, atol=atol)
+        if ranks:
+            np.testing.assert_array_equal(answer.rank, right["rank"])
+            np.testing.assert_array_equal(answer.argmax, right["argmax"])
+
+
+# --- right numbers ----------------------------------------------------------------------------
+
+ALL = [*tiny.FAMILIES, "gemma2", "mistral"]
+# Gemma computes its attention weights in single precision, whatever the model's.
+EXACT = {**dict.fromkeys(ALL, 1e-9), "gemma2": 1e-6}
+
+
+@pytest.mark.parametrize("padding", ["right", "left"])
+@pytest.mark.parametrize("family", ALL)
+def test_equals_one_plain_pass_a_row(folders, family, padding):
+    if (family, padding) == ("gemma2", "left"):
+        pytest.skip("what masks the filling is infinite in Gemma's attention in double precision")
+    target = HFTarget(folders(family), dtype="float64", padding=padding)
+    model = plain_model(folders(family))
+    rows = requests()
+    expected = [slow(model, row) for row in rows]
+    assert_close(target.execute(Batch((), rows)), expected, atol=EXACT[family])
+    alone = [target.execute(Batch((), (row,)))[0] for row in rows]
+    assert_close(alone, expected, atol=EXACT[family])
+
+
+@pytest.mark.parametrize("padding", ["right", "left"])
+@pytest.mark.parametrize("family", ALL)
+def test_a_cached_prefix_changes_nothing(folders, family, padding):
+    target = HFTarget(folders(family), dtype="float64", padding=padding)
+    model = plain_model(folders(family))
+    rows = requests(prefix=PREFIX)
+    expected = [slow(model, row) for row in rows]
+    assert_close(target.execute(Batch(PREFIX, rows)), expected, atol=EXACT[family])
+    assert target.prefix_cache is True
+    # The cache of the prefix is not used up or changed by a batch.
+    assert_close(target.execute(Batch(PREFIX, rows[2:4])), expected[2:4], atol=EXACT[family])
+    other = tuple(reversed(PREFIX))
+    rows = requests(3, prefix=other)
+    assert_close(
+        target.execute(Batch(other, rows)), [slow(model, row) for row in rows], atol=EXACT[family]
+    )
+
+
+@pytest.mark.parametrize("padding", ["right", "left"])
+@pytest.mark.parametrize("family", ALL)
+def test_single_precision_stays_close(folders, family, padding):
+    target = HFTarget(folders(family), dtype="float32", padding=padding)
+    model = plain_model(folders(family))
+    for prefix in ((), PREFIX):
+        rows = requests(prefix=prefix)
+        answers = target.execute(Batch(prefix, rows))
+        assert_close(answers, [slow(model, row) for row in rows], atol=1e-4, ranks=False)
+        assert {getattr(answer, part).dtype for answer in answers for part in PARTS} == {
+            np.dtype(np.float32)
+        }
+        assert {answer.rank.dtype for answer in answers} == {np.dtype(np.int32)}
+
+
+def test_statistics_of_half_precision_are_single_precision(folders):
+    target = HFTarget(folders("llama"), dtype="bfloat16")
+    model = plain_model(folders("llama"), torch.bfloat16)
+    rows = requests()
+    answers = target.execute(Batch((), rows))
+    alone = [target.execute(Batch((), (row,)))[0] for row in rows]
+    # What the model says is coarse; what is computed from it is not.
+    assert_close(alone, [slow(model, row) for row in rows], atol=1e-5)
+    assert {getattr(answer, part).dtype for answer in answers for part in PARTS} == {
+        np.dtype(np.float32)
+    }
+
+
+def test_many_chunks_of_positions_give_the_same(folders, monkeypatch):
+    rows = requests(9)
+    whole = HFTarget(folders("llama"), dtype="float64").execute(Batch((), rows))
+    monkeypatch.setitem(huggingface._LOGIT_BYTES, "cpu", 3 * 4 * 400)
+    parts = HFTarget(folders("llama"), dtype="float64").execute(Batch((), rows))
+    for one, other in zip(whole, parts, strict=True):
+        np.testing.assert_allclose(one.logprob, other.logprob, rtol=0, atol=1e-12)
+        np.testing.assert_array_equal(one.rank, other.rank)
+
+
+@pytest.mark.parametrize(
+    ("family", "apart"), [*((family, True) for family in tiny.FAMILIES), ("gemma2", False)]
+)
+def test_the_head_runs_apart_only_where_that_is_what_the_model_says(folders, family, apart):
+    target = HFTarget(folders(family), dtype="float32")
+    assert target.head_apart is apart
+    said = "scored positions only" if apart else "as the model runs it"
+    assert target.describe()["head"] == said
+
+
+def test_a_prefix_cache_that_gives_other_numbers_is_not_used(folders, monkeypatch):
+    target = HFTarget(folders("llama"), dtype="float64")
+    read = target._read_prefix
+    monkeypatch.setattr(target, "_read_prefix", lambda prefix: read(prefix[::-1]))
+    rows = requests(prefix=PREFIX)
+    answers = target.execute(Batch(PREFIX, rows))
+    assert target.prefix_cache is False
+    model = plain_model(folders("llama"))
+    assert_close(answers, [slow(model, row) for row in rows], atol=1e-9)
+
+
+def test_a_prefix_cache_that_fails_is_not_used(folders, monkeypatch):
+    target = HFTarget(folders("llama"), dtype="float64")
+
+    def fails(prefix):
+        msg = "shape mismatch"
+        raise RuntimeError(msg)
+
+    monkeypatch.setattr(target, "_read_prefix", fails)
+    target.execute(Batch(PREFIX, requests(prefix=PREFIX)))
+    assert target.prefix_cache is False
+
+
+def test_without_a_prefix_cache_long_rows_are_read_in_parts(folders, monkeypatch):
+    target = HFTarget(folders("llama"), dtype="float64", batch_tokens=100)
+    target.prefix_cache = False
+    widths = []
+    forward = target._forward
+    monkeypatch.setattr(
+        target, "_forward", lambda prefix, rows: widths.append(len(rows)) or forward(prefix, rows)
+    )
+    rows = requests(prefix=PREFIX)
+    answers = target.execute(Batch(PREFIX, rows))
+    assert widths == [1] * 7 or max(widths) * max(row.length for row in rows) <= 100
+    assert_close(answers, [slow(plain_model(folders("llama")), row) for row in rows], atol=1e-9)
+
+
+# --- moments ----------------------------------------------------------------------------------
+
+
+def test_moments_are_exact_where_the_model_is_nearly_certain():
+    logits = torch.zeros(1, 1000)
+    logits[0, 3] = 30.0
+    logp, mean, sd, rank, argmax = huggingface._moments(logits, torch.tensor([3]))
+    exact = torch.log_softmax(logits.double(), -1)
+    p = exact.exp()
+    right = ((p * (exact - (p * exact).sum()) ** 2).sum()) ** 0.5
+    assert float(logp) == pytest.approx(float(exact[0, 3]), rel=1e-5, abs=1e-7)
+    assert float(mean) == pytest.approx(float((p * exact).sum()), abs=1e-9)
+    assert float(sd) == pytest.approx(float(right), rel=1e-3)
+    assert (int(rank), int(argmax)) == (0, 3)
+
+
+def test_moments_of_a_uniform_distribution():
+    logp, mean, sd, rank, _ = huggingface._moments(torch.full((1, 64), 5.0), torch.tensor([7]))
+    assert float(logp) == float(mean) == pytest.approx(-np.log(64))
+    assert float(sd) == 0
+    assert int(rank) == 0
+
+
+def test_tokens_that_a_model_rules_out_add_to_no_moment():
+    logits = torch.randn(4, 50, generator=torch.Generator().manual_seed(0))
+    padded = torch.cat([logits, torch.full((4, 10), -torch.inf)], 1)
+    tokens = torch.arange(4)
+    for one, other in zip(
+        huggingface._moments(logits.clone(), tokens),
+        huggingface._moments(padded.clone(), tokens),
+        strict=True,
+    ):
+        torch.testing.assert_close(one, other)
+
+
+def test_moments_do_not_change_the_models_logits():
+    logits = torch.randn(4, 50, generator=torch.Generator().manual_seed(0))
+    before = logits.clone()
+    huggingface._moments(logits, torch.arange(4))
+    assert torch.equal(logits, before)
+
+
+# --- refusals ---------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def bert(tmp_path_factory):
+    config = BertConfig(
+        vocab_size=400,
+        hidden_size=32,
+        intermediate_size=48,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        initializer_range=0.3,
+    )
+    return config, tmp_path_factory.mktemp("bert")
+
+
+def test_an_encoder_is_refused(bert):
+    config, where = bert
+    folder = saved(BertForMaskedLM(config), where / "masked")
+    with pytest.raises(ModelError, match="is no causal language model"):
+        HFTarget(folder)
+
+
+def test_an_encoder_without_a_head_is_refused(bert):
+    config, where = bert
+    folder = saved(BertForMaskedLM(config).bert, where / "bare")
+    with pytest.raises(ModelError, match="lacks weights that a language model needs") as raised:
+        HFTarget(folder)
+    assert "encoder" in str(raised.value)
+
+
+def test_weights_that_are_no_numbers_are_an_error_when_asked(folders, tmp_path):
+    folder = shutil.copytree(folders("llama"), tmp_path / "nan")
+    model = plain_model(folder)
+    with torch.no_grad():
+        model.model.norm.weight.fill_(torch.nan)
+    model.save_pretrained(folder)
+    target = HFTarget(folder)
+    with pytest.raises(TargetError, match="not finite") as raised:
+        target.execute(Batch((), requests()))
+    assert "float32" in str(raised.value)
+    assert not isinstance(raised.value, OutOfMemoryError)
+
+
+def test_another_models_tokenizer_is_noticed(folders):
+    target = HFTarget(folders("llama"))
+    for ask in (
+        lambda: target.execute(Batch((), (Request((1,), (400,)),))),
+        lambda: target.top_token([[1, 400]]),
+        lambda: target.generate([[400]], max_new_tokens=1),
+    ):
+        with pytest.raises(TargetError, match="the tokenizer gives the id 400"):
+            ask()
+
+
+@pytest.mark.parametrize("error", [MemoryError(), RuntimeError("can't allocate memory: 3 bytes")])
+def test_a_batch_that_does_not_fit_is_said_to_the_engine(folders, monkeypatch, error):
+    target = HFTarget(folders("llama"))
+
+    def fails(*_, **__):
+        raise error
+
+    monkeypatch.setattr(target._decoder, "forward", fails)
+    with pytest.raises(OutOfMemoryError):
+        target.execute(Batch((), requests()))
+    with pytest.raises(OutOfMemoryError):
+        target.execute(Batch(PREFIX, requests(prefix=PREFIX)))
+    assert target.prefix_cache is None
+
+
+def test_other_errors_of_a_model_are_not_hidden(folders, monkeypatch):
+    target = HFTarget(folders("llama"))
+
+    def fails(*_, **__):
+        msg = "expected scalar type"
+        raise RuntimeError(msg)
+
+    monkeypatch.setattr(target._decoder, "forward", fails)
+    with pytest.raises(RuntimeError, match="expected scalar type"):
+        target.execute(Batch((), requests()))
+
+
+@pytest.mark.parametrize("dtype", ["float", "float99", "int8", "nn"])
+def test_an_unknown_precision_is_refused(folders, dtype):
+    if dtype == "float":
+        assert HFTarget(folders("llama"), dtype=dtype).dtype == torch.float32
+        return
+    with pytest.raises(ModelError, match=f"unknown dtype '{dtype}'"):
+        HFTarget(folders("llama"), dtype=dtype)
+
+
+def broken_weights(folder):
+    (folder / "model.safetensors").write_bytes(b"no tensors")
+
+
+def broken_configuration(folder):
+    (folder / "config.json").write_text("{")
+
+
+def no_tokenizer(folder):
+    for file in folder.glob("tokenizer*"):
+        file.unlink()
+
+
+def weights_of_another_shape(folder):
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"hidden_size": 64}))
+
+
+def unknown_architecture(folder):
+    (folder / "config.json").write_text(json.dumps({"model_type": "no-such-thing"}))
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        broken_weights,
+        broken_configuration,
+        no_tokenizer,
+        weights_of_another_shape,
+        unknown_architecture,
+    ],
+)
+def test_what_cannot_be_loaded_is_a_model_error(folders, tmp_path, spoil):
+    folder = shutil.copytree(folders("llama"), tmp_path / "spoilt")
+    spoil(folder)
+    with pytest.raises(ModelError, match="cannot load") as raised:
+        HFTarget(folder)
+    assert str(folder) in raised.value.problem
+    assert "\n" not in raised.value.problem
+
+
+# --- what it says of itself -------------------------------------------------------------------
+
+
+def test_is_a_target_and_says_what_it_is(folders):
+    target = HFTarget(folders("llama"))
+    assert isinstance(target, LogprobTarget)
+    assert target.access == Access.WHITE_BOX
+    assert target.describe() == {
+        "provider": "hf",
+        "model": str(folders("llama")),
+        "architecture": "Llama",
+        "dtype": "float32",
+        "device": "cpu",
+        "max_length": "512",
+        "head": "scored positions only",
+    }
+    assert target.reference is None
+    assert not target.has_base
+    with pytest.raises(ModelError, match="is no adapter, so it has no base model"):
+        target.without_adapter()
+
+
+def test_the_fingerprint_knows_weights_and_precision(folders, tmp_path):
+    folder = shutil.copytree(folders("llama"), tmp_path / "copy")
+    same = HFTarget(folder).fingerprint
+    assert same == HFTarget(folders("llama"), padding="left", batch_tokens=7).fingerprint
+    other = HFTarget(tiny.folder(tmp_path / "other", seed=1)).fingerprint
+    half = HFTarget(folder, dtype="bfloat16").fingerprint
+    assert len({same, other, half}) == 3
+
+
+def test_the_context_of_a_model_with_learned_positions(tmp_path):
+    model = GPT2LMHeadModel(
+        GPT2Config(vocab_size=400, n_embd=32, n_layer=1, n_head=2, n_positions=24)
+    )
+    target = HFTarget(saved(model, tmp_path / "short"), dtype="float64")
+    assert target.max_length == 24
+    row = Request((1,), tuple(range(23)))
+    shorter = Request((*PREFIX[:16], 1), (1, 2), shared=16)
+    model = plain_model(tmp_path / "short")
+    for rows in ((row,), (row, shorter)):
+        answers = target.execute(Batch((), rows))
+        assert_close(answers, [slow(model, row) for row in rows], atol=1e-9)
+    long = Request((*PREFIX[:16], 1), tuple(range(7)), shared=16)
+    answers = target.execute(Batch(PREFIX[:16], (long, shorter)))
+    assert_close(answers, [slow(model, row) for row in (long, shorter)], atol=1e-9)
+    (made,) = target.generate([list(range(20))], max_new_tokens=50)
+    assert len(made) <= 4
+    assert target.generate([list(range(24))], max_new_tokens=5) == [[]]
+
+
+def test_another_model_serves_as_reference(folders, tmp_path):
+    other = tiny.folder(tmp_path / "other", seed=1)
+    target = HFTarget(folders("llama"), dtype="float64", reference=str(other))
+    assert target.reference.fingerprint == HFTarget(other, dtype="float64").fingerprint
+    assert target.reference is target.reference
+
+
+# --- text -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("family", [*tiny.FAMILIES, "gemma2"])
+def test_top_token_and_generate_agree_with_transformers(folders, family):
+    target = HFTarget(folders(family), dtype="float64")
+    model = plain_model(folders(family))
+    prompts = [[5, 6, 7], list(range(30)), [1]]
+    for prompt, made, top in zip(
+        prompts,
+        target.generate(prompts, max_new_tokens=12),
+        target.top_token(prompts),
+        strict=True,
+    ):
+        ids = torch.tensor([prompt])
+        with torch.inference_mode():
+            assert top == int(model(input_ids=ids).logits[0, -1].argmax())
+            right = model.generate(
+                input_ids=ids,
+                attention_mask=torch.ones_like(ids),
+                max_new_tokens=12,
+                do_sample=False,
+                pad_token_id=0,
+            )
+        assert made == right[0, len(prompt) :].tolist()
+        assert made[0] == top
+
+
+def test_penalties_of_the_checkpoint_do_not_change_what_is_greedy(folders, tmp_path):
+    folder = shutil.copytree(folders("llama"), tmp_path / "penalties")
+    settings = {
+        "do_sample": True,
+        "temperature": 0.7,
+        "top_p": 0.8,
+        "top_k": 5,
+        "repetition_penalty": 9.0,
+        "no_repeat_ngram_size": 1,
+        "suppress_tokens": list(range(300)),
+        "max_length": 3,
+    }
+    (folder / "generation_config.json").write_text(json.dumps(settings))
+    prompts = [[5, 6, 7], list(range(30))]
+    plain = HFTarget(folders("llama"), dtype="float64").generate(prompts, max_new_tokens=20)
+    assert HFTarget(folder, dtype="float64").generate(prompts, max_new_tokens=20) == plain
+
+
+def test_generation_stops_at_the_end_token(folders, tmp_path):
+    folder = shutil.copytree(folders("llama"), tmp_path / "ends")
+    (made,) = HFTarget(folder, dtype="float64").generate([[5, 6, 7]], max_new_tokens=12)
+    settings = {"eos_token_id": made[4]}
+    (folder / "generation_config.json").write_text(json.dumps(settings))
+    (shorter,) = HFTarget(folder, dtype="float64").generate([[5, 6, 7]], max_new_tokens=12)
+    assert shorter == made[: made.index(made[4]) + 1]
+
+
+# --- tokenizers -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "The quick fox", "  two  spaces ", "東京 😀", "שלום\tעולם", "e\u0301", "\r\n", "a" * 999],
+)
+def test_text_survives_the_tokenizer(text):
+    tokenizer = HFTokenizer(tiny.tokenizer())
+    assert tokenizer.decode(tokenizer.encode(text)) == text
+
+
+def test_the_beginning_token_is_known_only_where_the_tokenizer_adds_it():
+    plain = HFTokenizer(tiny.tokenizer())
+    assert plain.bos_id is None
+    assert plain.eos_id == 1
+    begins = tiny.tokenizer()
+    begins.backend_tokenizer.post_processor = TemplateProcessing(
+        single="<s> $A", special_tokens=[("<s>", 0)]
+    )
+    tokenizer = HFTokenizer(begins)
+    assert tokenizer.bos_id == 0
+    assert tokenizer.encode("fox") == plain.encode("fox")
+    assert tokenizer.fingerprint != plain.fingerprint
+
+
+def test_equal_tokenizers_have_equal_fingerprints():
+    assert HFTokenizer(tiny.tokenizer()).fingerprint == HFTokenizer(tiny.tokenizer()).fingerprint
+    assert (
+        HFTokenizer(tiny.tokenizer(vocabulary=350)).fingerprint
+        != HFTokenizer(tiny.tokenizer()).fingerprint
+    )
+
+
+def test_truncation_and_padding_of_the_tokenizer_have_no_influence(folders, tmp_path):
+    folder = shutil.copytree(folders("llama"), tmp_path / "left")
+    tok = tiny.tokenizer()
+    tok.padding_side = "left"
+    tok.truncation_side = "left"
+    tok.model_max_length = 4
+    tok.backend_tokenizer.enable_truncation(3)
+    tok.backend_tokenizer.enable_padding(length=7)
+    tok.save_pretrained(folder)
+    one, other = HFTarget(folder, dtype="float64"), HFTarget(folders("llama"), dtype="float64")
+    text = "The quick brown fox jumps over the lazy dog."
+    assert one.tokenizer.encode(text) == other.tokenizer.encode(text)
+    rows = requests()
+    for a, b in zip(one.execute(Batch((), rows)), other.execute(Batch((), rows)), strict=True):
+        np.testing.assert_array_equal(a.logprob, b.logprob)
+
+
+def test_of_several_chat_templates_the_default_is_taken():
+    tok = tiny.tokenizer()
+    tok.chat_template = {"tools": "nothing", "default": tiny.CHAT_TEMPLATE}
+    assert HFTokenizer(tok).chat_template == tiny.CHAT_TEMPLATE
+    tok.chat_template = {"tools": "nothing"}
+    assert HFTokenizer(tok).chat_template is None
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        "{{ raise_exception('roles must alternate') }}",
+        "{{ 1 + messages[0].content }}",
+        "{{ messages[5].content.x }}",
+        "{% for %}",
+    ],
+)
+def test_a_template_that_refuses_a_conversation_is_explained(template):
+    tokenizer = HFTokenizer(tiny.tokenizer())
+    turns = (Turn("user", "hi"),)
+    with pytest.raises(UsageError, match="the chat template refuses this conversation"):
+        tokenizer.render(turns, template=template, add_generation_prompt=True)
+    with pytest.raises(UsageError, match="needs a turn before the response"):
+        tokenizer.render((), template=template, add_generation_prompt=True)
+
+
+# --- adapters ---------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def peft_warnings_ignored():
+    with warnings.catch_warnings():
+        for name in (".*is_gradient_checkpointing", "`past_key_values` is deprecated"):
+            warnings.filterwarnings("ignore", message=name, category=FutureWarning)
+        yield
+
+
+def save_adapter(base, where, config):
+    """An adapter with random weights, so that it has an effect."""
+    import peft
+
+    with peft_warnings_ignored(), torch.random.fork_rng():
+        torch.random.manual_seed(5)
+        model = peft.get_peft_model(plain_model(base), config)
+        for parameter in model.parameters():
+            if parameter.requires_grad:
+                torch.nn.init.normal_(parameter, std=0.3)
+        model.save_pretrained(where, save_embedding_layers=False)
+    return where
+
+
+def loaded_with_peft(base, adapter):
+    import peft
+
+    with peft_warnings_ignored():
+        return peft.PeftModel.from_pretrained(plain_model(base), str(adapter)).eval()
+
+
+@pytest.fixture(scope="module")
+def lora(folders, tmp_path_factory):
+    import peft
+
+    config = peft.LoraConfig(
+        r=4, target_modules=["q_proj", "v_proj", "lm_head"], task_type="CAUSAL_LM"
+    )
+    return save_adapter(folders("llama"), tmp_path_factory.mktemp("a") / "lora", config)
+
+
+@pytest.mark.parametrize("prefix", [(), PREFIX], ids=["whole", "prefixed"])
+def test_an_adapter_and_its_base_answer_as_they_are(folders, lora, prefix):
+    target = HFTarget(lora, dtype="float64", reference="base")
+    rows = requests(prefix=prefix)
+    model, plain = loaded_with_peft(folders("llama"), lora), plain_model(folders("llama"))
+    adapted, base = [slow(model, row) for row in rows], [slow(plain, row) for row in rows]
+    gap = max(abs(a["logprob"] - b["logprob"]).max() for a, b in zip(adapted, base, strict=True))
+    assert gap > 0.1
+    for _ in range(2):  # in turn: neither leaves anything behind in the other
+        assert_close(target.execute(Batch(prefix, rows)), adapted, atol=1e-5, ranks=False)
+        assert_close(target.reference.execute(Batch(prefix, rows)), base, atol=1e-9)
+    assert target.head_apart
+
+
+def test_generation_and_top_token_follow_the_adapter(folders, lora):
+    target = HFTarget(lora, dtype="float64", reference="base")
+    plain = HFTarget(folders("llama"), dtype="float64")
+    prompts = [[5, 6, 7], list(range(30))]
+    assert target.reference.top_token(prompts) == plain.top_token(prompts)
+    made = target.generate(prompts, max_new_tokens=9)
+    assert target.reference.generate(prompts, max_new_tokens=9) == plain.generate(
+        prompts, max_new_tokens=9
+    )
+    assert made != plain.generate(prompts, max_new_tokens=9)
+    assert [one[0] for one in made] == target.top_token(prompts)
+
+
+def test_fingerprints_of_an_adapter_and_its_base(folders, lora, tmp_path):
+    target = HFTarget(lora, reference="base")
+    plain = HFTarget(folders("llama"))
+    assert target.reference.fingerprint == plain.fingerprint
+    assert target.fingerprint != plain.fingerprint
+    assert target.has_base
+    assert target.name == str(lora)
+    assert target.reference.name == f"{folders('llama')} (base)"
+    assert target.describe()["adapter"] == str(lora)
+    assert "adapter" not in target.reference.describe()
+    assert target.reference.reference is None
+    same = HFTarget(folders("llama"), adapter=shutil.copytree(lora, tmp_path / "lora"))
+    assert same.fingerprint == target.fingerprint
+
+
+def test_an_adapter_that_cannot_be_switched_off_leaves_its_base_alone(tmp_path):
+    import peft
+
+    config = LlamaConfig(
+        vocab_size=400,
+        hidden_size=32,
+        intermediate_size=48,
+        num_hidden_layers=1,
+        num_attention_heads=4,
+        attention_bias=True,
+    )
+    base = saved(LlamaForCausalLM(config), tmp_path / "base")
+    trained = peft.LoraConfig(
+        r=4, target_modules=["q_proj"], bias="lora_only", task_type="CAUSAL_LM"
+    )
+    target = HFTarget(save_adapter(base, tmp_path / "biased", trained), dtype="float64")
+    reference = target.without_adapter()
+    assert reference.fingerprint == HFTarget(base, dtype="float64").fingerprint
+    assert reference.name == f"{base} (base)"
+    rows, model = requests(), plain_model(base)
+    target.execute(Batch((), rows))
+    answers = reference.execute(Batch((), rows))
+    assert_close(answers, [slow(model, row) for row in rows], atol=1e-9)
+
+
+def test_base_as_reference_needs_an_adapter(folders):
+    target = HFTarget(folders("llama"), reference="base")
+    with pytest.raises(ModelError, match="is no adapter"):
+        _ = target.reference
+
+
+def test_an_adapter_that_does_not_fit_its_base_is_refused(folders, lora, tmp_path):
+    with pytest.raises(ModelError, match=r"do not belong to .*gpt2"):
+        HFTarget(folders("gpt2"), adapter=lora)
+    from safetensors.torch import load_file, save_file
+
+    weights = load_file(lora / "adapter_model.safetensors")
+    renamed = {name.replace("q_proj", "query"): value for name, value in weights.items()}
+    some = {name: value for name, value in weights.items() if "q_proj" not in name}
+    for content in (renamed, some):
+        folder = shutil.copytree(lora, tmp_path / str(len(content)))
+        save_file(content, folder / "adapter_model.safetensors")
+        with pytest.raises(ModelError, match=r"do not belong to .*llama") as raised:
+            HFTarget(folder)
+        assert "--base-model" in str(raised.value)
+
+
+def virtual(kind):
+    import peft
+
+    return {
+        "prompt": peft.PromptTuningConfig(task_type="CAUSAL_LM", num_virtual_tokens=5),
+        "p-tuning": peft.PromptEncoderConfig(
+            task_type="CAUSAL_LM", num_virtual_tokens=5, encoder_hidden_size=16
+        ),
+        "prefix": peft.PrefixTuningConfig(task_type="CAUSAL_LM", num_virtual_tokens=5),
+    }[kind]
+
+
+@pytest.mark.parametrize("padding", ["right", "left"])
+@pytest.mark.parametrize("kind", ["prompt", "p-tuning", "prefix"])
+def test_virtual_tokens_in_front_shift_no_score(folders, tmp_path, kind, padding):
+    adapter = save_adapter(folders("llama"), tmp_path / kind, virtual(kind))
+    target = HFTarget(adapter, dtype="float64", padding=padding, reference="base")
+    assert not target.head_apart
+    assert target.max_length == 512 - 5
+    model, plain = loaded_with_peft(folders("llama"), adapter), plain_model(folders("llama"))
+
+    def by_the_book(row):
+        n = 5 if kind in ("prompt", "p-tuning") else 0
+        with torch.inference_mode(), peft_warnings_ignored():
+            logits = model(input_ids=torch.tensor([row.context + row.continuation])).logits[0, n:]
+        logp = torch.log_softmax(logits[len(row.context) - 1 : -1].double(), -1)
+        return logp[torch.arange(len(logp)), torch.tensor(row.continuation)].numpy()
+
+    for prefix in ((), PREFIX):
+        rows = requests(prefix=prefix)
+        for row, answer in zip(rows, target.execute(Batch(prefix, rows)), strict=True):
+            np.testing.assert_allclose(answer.logprob, by_the_book(row), rtol=0, atol=1e-5)
+        answers = target.reference.execute(Batch(prefix, rows))
+        assert_close(answers, [slow(plain, row) for row in rows], atol=1e-9)
+    prompts = [[5, 6, 7]]
+    (made,) = target.generate(prompts, max_new_tokens=3)
+    assert made[:1] == target.top_token(prompts)
+    assert made != plain.generate(torch.tensor(prompts), max_new_tokens=3, do_sample=False)

@@ -1,0 +1,64 @@
+import numpy as np
+import pytest
+
+from unseen.errors import AccessError, ConfigError
+from unseen.targets.access import Access, LogprobTarget, TextTarget, stats_of_one
+from unseen.targets.fake import FakeTarget
+from unseen.targets.limited import LimitedTarget
+from unseen.types import Request
+
+REQUEST = Request((256, 1, 2), (3, 4))
+RUNGS = [Access.TEXT, Access.LABEL, Access.LOGPROB, Access.LOGIT]
+
+
+@pytest.mark.parametrize("access", RUNGS)
+def test_gives_its_rung_and_nothing_above(access):
+    target = LimitedTarget(FakeTarget(), access)
+    assert target.generate([[1, 2]], max_new_tokens=2) == FakeTarget().generate(
+        [[1, 2]], max_new_tokens=2
+    )
+    if access >= Access.LABEL:
+        assert target.top_token([[1, 2]]) == FakeTarget().top_token([[1, 2]])
+    else:
+        with pytest.raises(AccessError, match="needs LABEL, but fake is limited to TEXT"):
+            target.top_token([[1, 2]])
+    if access < Access.LOGPROB:
+        with pytest.raises(AccessError, match=f"needs LOGPROB, .* limited to {access.name}"):
+            stats_of_one(target, REQUEST)
+        return
+    answer, whole = stats_of_one(target, REQUEST), stats_of_one(FakeTarget(), REQUEST)
+    np.testing.assert_array_equal(answer.logprob, whole.logprob)
+    for part in ("mean", "sd", "rank", "argmax"):
+        assert (getattr(answer, part) is None) == (access < Access.LOGIT)
+
+
+def test_refused_questions_never_reach_the_model():
+    inner = FakeTarget()
+    with pytest.raises(AccessError):
+        stats_of_one(LimitedTarget(inner, Access.LABEL), REQUEST)
+    assert inner.n_executed == 0
+
+
+def test_each_rung_has_its_own_fingerprint():
+    prints = {LimitedTarget(FakeTarget(), access).fingerprint for access in RUNGS}
+    assert len(prints | {FakeTarget().fingerprint}) == len(RUNGS) + 1
+
+
+def test_a_rung_above_the_targets_is_refused():
+    with pytest.raises(ConfigError, match="got access LOGIT, but fake gives LOGPROB at most"):
+        LimitedTarget(FakeTarget(access=Access.LOGPROB), Access.LOGIT)
+    limited = LimitedTarget(FakeTarget(), Access.LABEL)
+    with pytest.raises(ConfigError, match="at most"):
+        LimitedTarget(limited, Access.LOGPROB)
+
+
+def test_the_rest_is_the_inner_targets():
+    inner = FakeTarget(max_length=77, name="little")
+    target = LimitedTarget(inner, Access.LOGPROB)
+    assert isinstance(target, LogprobTarget)
+    assert isinstance(target, TextTarget)
+    assert target.name == "little"
+    assert target.max_length == 77
+    assert target.batch_tokens == inner.batch_tokens
+    assert target.tokenizer is inner.tokenizer
+    assert target.describe() == inner.describe()
