@@ -30,10 +30,17 @@ def files(tmp_path: Path) -> tuple[str, str]:
 
 
 def audit(files: tuple[str, str], *more: str, model: str = "") -> int:
+    """Runs an audit; what `more` says stands in place of the usual."""
     members, nonmembers = files
-    model = model or f"fake/{members}"
-    given = ["--model", model, "--members", members, "--nonmembers", nonmembers]
-    return run(["audit", "finetune", *given, "--attacks", "loss", "--bootstrap", "200", *more])
+    usual = {
+        "--model": model or f"fake/{members}",
+        "--members": members,
+        "--nonmembers": nonmembers,
+        "--attacks": "loss",
+        "--bootstrap": "200",
+    }
+    given = [word for flag, value in usual.items() if flag not in more for word in (flag, value)]
+    return run(["audit", "finetune", *given, *more])
 
 
 def test_an_audit_from_the_command_line(files, capsys) -> None:

@@ -35,12 +35,12 @@ def find(name: str) -> type[Attack]:
     Raises:
         UnknownNameError: where there is none; names the closest.
     """
-    name = name.strip().replace("-", "_")
+    typed, name = name.strip(), name.strip().replace("-", "_")
     if name not in _own():
         for entry in _of_others():
             if entry.name == name:
                 return cast("type[Attack]", entry.load())
-        raise UnknownNameError("attack", name, names())
+        raise UnknownNameError("attack", typed, names())
     module = importlib.import_module(f"{__name__}.{name}")
     found = [
         value

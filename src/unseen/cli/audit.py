@@ -13,7 +13,11 @@ app = App(name="audit", help="Audit a model: was this record in its data?")
 
 
 @app.command
-def finetune(*, config: Annotated[FinetuneAudit, Parameter(name="*")], json_: bool = False) -> int:
+def finetune(
+    *,
+    config: Annotated[FinetuneAudit, Parameter(name="*")] = FinetuneAudit(),  # noqa: B008 (frozen)
+    json_: Annotated[bool, Parameter(name="--json", negative=())] = False,
+) -> int:
     """Was this record in the data that the model was fine-tuned on?
 
     Every option is also an environment variable (UNSEEN_MODEL), a key of unseen.yaml (or of the

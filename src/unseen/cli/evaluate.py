@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
 
 from unseen.cli.output import out
 
@@ -18,7 +21,7 @@ def evaluate(
     bootstrap: int | None = None,
     folds: int | None = None,
     seed: int | None = None,
-    json_: bool = False,
+    json_: Annotated[bool, Parameter(name="--json", negative=())] = False,
 ) -> int:
     """Statistics for scores made elsewhere: a CSV, JSONL or Parquet file, a row a record.
 

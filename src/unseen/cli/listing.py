@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import inspect
 import json
+from typing import Annotated
 
-from cyclopts import App
+from cyclopts import App, Parameter
 
 from unseen.cli.output import out
 
@@ -13,7 +14,9 @@ app = App(name="ls", help="List what there is.")
 
 
 @app.command
-def attacks(*, explain: bool = False, json_: bool = False) -> None:
+def attacks(
+    *, explain: bool = False, json_: Annotated[bool, Parameter(name="--json", negative=())] = False
+) -> None:
     """List the attacks: what they need and where they come from.
 
     Args:

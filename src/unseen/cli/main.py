@@ -82,6 +82,8 @@ def _dispatch(argv: list[str]) -> int:
     try:
         code = app(argv, exit_on_error=False, print_error=False, result_action="return_value")
     except CycloptsError as error:
+        if type(error.__cause__ or error).__module__.startswith("yaml"):
+            raise ConfigError(f"{file.path} is no YAML: {_words(error)}") from error
         raise ConfigError(_words(error), fix=f"unseen {' '.join(argv[:2])} --help") from error
     return code if isinstance(code, int) else 0
 

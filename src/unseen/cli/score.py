@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
 
 from unseen.cli.output import err, out
 
@@ -15,7 +18,7 @@ def score(
     confidence: float | None = None,
     bootstrap: int | None = None,
     folds: int | None = None,
-    json_: bool = False,
+    json_: Annotated[bool, Parameter(name="--json", negative=())] = False,
 ) -> int:
     """Score and judge a run again from what was measured, without its model.
 
