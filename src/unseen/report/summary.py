@@ -97,7 +97,13 @@ def percent_rate(fpr: float) -> str:
 
 def footnotes(results: Results) -> list[str]:
     """What the reader of the table must know."""
-    notes: list[str] = []
+    notes = [
+        f"caution: {_full_name(row)} is above chance ({number(row.auc)}) without "
+        f"{'any model' if row.kind == 'blind' else 'the fine-tuning'}: members and non-members "
+        "differ by themselves, and every score here measures that too"
+        for row in (*results.attacks, *results.control)
+        if row.kind != "attack" and row.auc is not None and row.auc.ci[0] > 0.5
+    ]
     everything = [at for attack in results.attacks for at in attack.tpr_at_fpr]
     if any(at.resolution == "indicative" and at.tpr is not None for at in everything):
         notes.append(f"{INDICATIVE} fewer than 10 expected false positives: indicative only")
