@@ -194,8 +194,8 @@ def run_demo(
         for control in (False, True)
     )
     command = (
-        f"unseen audit finetune --model {setting.model} --members {setting.members} "
-        f"--nonmembers {setting.nonmembers}"
+        f"unseen audit finetune --model {setting.model} --reference {setting.base} "
+        f"--members {setting.members} --nonmembers {setting.nonmembers}"
     )
     return Demo(found, control, command)
 

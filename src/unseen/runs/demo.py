@@ -27,11 +27,12 @@ if TYPE_CHECKING:
     from unseen.types import Record
 
 HUB_NAME = "HuggingFaceTB/SmolLM2-135M-Instruct"
-N_MEMBERS = 64
-N_NONMEMBERS = 64
+N_MEMBERS = 48
+N_NONMEMBERS = 48
 SEED = 0
-RECIPE = Recipe(method="lora", epochs=3, batch_size=8, learning_rate=2e-3, lora_rank=16)
-ATTACKS = ("loss", "zlib", "min_k", "min_k_pp", "reference", "icp_sp[probes=3]")
+RECIPE = Recipe(method="full", epochs=2, batch_size=8, learning_rate=4e-4)
+ATTACKS = ("loss", "zlib", "min_k", "min_k_pp", "reference", "icp_sp[probes=2]")
+CONTROL_ATTACKS = ("loss", "zlib", "min_k", "min_k_pp")  # no further pass: shared with `reference`
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ class Setting:
 
     Attributes:
         base: the model before fine-tuning.
-        model: the adapter that was trained.
+        model: the folder of the fine-tuned model.
         members: file of the training records.
         nonmembers: file of the records of the same source that were held out.
     """
@@ -54,9 +55,10 @@ class Setting:
         """Choices of the audit of the fine-tuned model, or of the one before."""
         return {
             "model": str(self.base if control else self.model),
+            "reference": "none" if control else str(self.base),
             "members": str(self.members),
             "nonmembers": str(self.nonmembers),
-            "attacks": tuple(a for a in ATTACKS if not (control and a == "reference")),
+            "attacks": CONTROL_ATTACKS if control else ATTACKS,
         }
 
 
@@ -79,7 +81,7 @@ def prepare(where: Path, cache_dir: Path | None, progress: Progress, note: Note)
     setting = Setting(base, where / "model", where / "members.jsonl", where / "nonmembers.jsonl")
     _write(setting.members, members)
     _write(setting.nonmembers, nonmembers)
-    if not (setting.model / "adapter_config.json").is_file():
+    if not (setting.model / "config.json").is_file():
         note(f"fine-tuning on {N_MEMBERS} records of invented people, {RECIPE.epochs} epochs")
         _train(setting, members, progress)
     return setting
