@@ -7,7 +7,7 @@ from dataclasses import asdict
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from unseen.errors import TooFewRecordsError
@@ -65,8 +65,8 @@ def test_a_seed_is_a_split():
 
 def test_folds_do_not_follow_the_order_of_the_records():
     _, member = planted()
-    fold = np.array([folds(member, rng=generator(seed)) for seed in range(200)])
-    assert np.abs(fold.mean(axis=0) - 0.5).max() < 0.2
+    fold = np.array([folds(member, rng=generator(seed)) for seed in range(100)])
+    assert np.abs(fold.mean(axis=0) - 0.5).max() < 0.25
 
 
 def test_folds_refuse_what_cannot_be_split():
@@ -109,24 +109,22 @@ def slow_judge(scores, scored, member, fold, fpr):
         name: [s if ok else -np.inf for s, ok in zip(scores[name], scored[name], strict=True)]
         for name in scores
     }
-    for i in range(len(member)):
-        if fold[i] < 0:
-            continue
+    for this in sorted({f for f in fold.tolist() if f >= 0}):
         best = None
         for name in sorted(scores):
-            fit = [
-                (v, m) for v, m, f in zip(values[name], member, fold, strict=True) if f != fold[i]
-            ]
+            fit = [(v, m) for v, m, f in zip(values[name], member, fold, strict=True) if f != this]
             wins = [(x > y) + (x == y) / 2 for x, m in fit if m for y, k in fit if not k]
             if best is None or np.mean(wins) > best[0] + 1e-12:
                 best = (np.mean(wins), name, [v for v, m in fit if not m])
         _, name, nonmembers = best
-        p = (1 + sum(other >= values[name][i] for other in nonmembers)) / (len(nonmembers) + 1)
-        chosen[int(fold[i])] = name
-        flagged[i] = values[name][i] > -np.inf and round(p, 9) <= fpr
+        chosen[this] = name
+        for i in np.flatnonzero(fold == this).tolist():
+            p = (1 + sum(other >= values[name][i] for other in nonmembers)) / (len(nonmembers) + 1)
+            flagged[i] = values[name][i] > -np.inf and round(p, 9) <= fpr
     return chosen, flagged
 
 
+@settings(max_examples=40)
 @given(st.integers(0, 30), st.sampled_from([2, 3]), st.sampled_from([0.1, 0.3]))
 def test_choose_and_judge_is_its_slow_twin(seed, n, fpr):
     rng = generator(seed)

@@ -347,4 +347,4 @@ def test_the_packaged_model(smollm2: Path) -> None:
     text = "The cat sat on the mat and looked out of the window at the rain."
     ids = tok(text, return_tensors="pt").input_ids
     with torch.inference_mode():
-        assert model(ids, labels=ids).loss.item() < 3.2
+        assert model(ids, labels=ids).loss.item() < 4.5  # wrong weights say 8 and more

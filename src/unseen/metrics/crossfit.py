@@ -82,14 +82,16 @@ def folds(
     dealt = rng.permutation(len(shares))
     dealt = dealt[np.argsort(-sizes.sum(axis=0)[dealt], kind="stable")]
 
-    load = np.zeros((n, 2))
+    load = [(0.0, 0.0)] * n
     fold_of = np.empty(len(shares), dtype=np.int64)
     for cluster in dealt.tolist():
-        # What squares of loads grow by; rounding must not break ties, as 1/3 + 1/3 would.
-        grows = np.round(2 * load @ shares[cluster], 12)
-        lightest = int(np.lexsort((np.round(load.sum(axis=1), 12), grows))[0])
-        fold_of[cluster] = lightest
-        load[lightest] += shares[cluster]
+        a, b = shares[cluster].tolist()
+        # Least growth of the squared loads, then least load; rounding keeps equal ones equal.
+        fold_of[cluster] = lightest = min(
+            range(n),
+            key=lambda f: (round(load[f][0] * a + load[f][1] * b, 12), round(sum(load[f]), 12)),
+        )
+        load[lightest] = (load[lightest][0] + a, load[lightest][1] + b)
 
     fold = fold_of[code]
     for side, what in zip(sides, ("members", "non-members"), strict=True):

@@ -90,9 +90,8 @@ def effective_size(
     design = between / (share * (1 - share) / n)
     quantile = 1 - (1 - confidence) / 2
     few = special.stdtrit(n - 1, quantile) / special.stdtrit(sizes.size - 1, quantile)
-    if design <= 0:
-        return float(n * few**2)
-    return float(min(max(n / design * few**2, least), n))
+    worth = n / design * few**2 if design > 0 else float(n)
+    return float(min(max(worth, least), n))
 
 
 def rate_interval(
@@ -129,6 +128,7 @@ class LogitAuc:
         variance: its bootstrap variance, of the AUC itself.
         logit: log(AUC / (1 - AUC)), kept half a record away from 0 and 1.
         error: standard error of `logit`, with the floor for what was not seen.
+        quantile: how many standard errors the interval reaches to each side.
         confidence: coverage that the interval aims at.
         draws: bootstrap draws.
         n_members: members that entered.
@@ -139,6 +139,7 @@ class LogitAuc:
     variance: float
     logit: float
     error: float
+    quantile: float
     confidence: float
     draws: int
     n_members: int
@@ -146,11 +147,10 @@ class LogitAuc:
 
     def estimate(self) -> Estimate:
         """The AUC with the interval that `auc_interval` describes."""
-        z = float(special.ndtri(1 - (1 - self.confidence) / 2))
-        ends = [self.value, *_expit_around(self.logit, z * self.error)]
+        ends = [self.value, *_expit_around(self.logit, self.quantile * self.error)]
         if 0 < self.value < 1:
             error = float(np.sqrt(self.variance)) / (self.value * (1 - self.value))
-            ends += _expit_around(float(special.logit(self.value)), z * error)
+            ends += _expit_around(float(special.logit(self.value)), self.quantile * error)
         return Estimate(
             value=self.value,
             low=min(ends),
@@ -179,16 +179,17 @@ def auc_interval(
     """AUC with a stratified bootstrap interval on the logit scale.
 
     Both sides are resampled apart, whole clusters at a time, one cluster fewer than there are,
-    which makes the bootstrap variance unbiased (Rao & Wu 1988). The interval is logit(AUC) plus
-    and minus z standard errors, so it stays in (0, 1) and covers near 1, where percentiles of
-    the bootstrap do not (Newcombe 2006).
+    which makes the bootstrap variance unbiased (Rao & Wu 1988). With u = the smaller number of
+    records (or clusters) of the two sides, the interval is logit(AUC) plus and minus standard
+    errors times Student's quantile at u - 1 degrees of freedom (the side with fewer records
+    decides how well the error is known). On that scale it stays in (0, 1) and covers near 1,
+    where percentiles of the bootstrap do not (Newcombe 2006).
 
-    A bootstrap cannot draw what was never seen. With u = the smaller number of records (or
-    clusters) of the two sides, full separation happens with probability up to AUC^u, so all that
-    it shows is AUC >= (alpha / 2)^(1 / u), and no method can say more without assumptions on the
-    distribution. A floor under the standard error, of order 1 / u, makes that bound the lower
-    end at full separation and fades out of sight elsewhere; the interval is the hull of those
-    with and without it. It never has width zero.
+    A bootstrap cannot draw what was never seen. Full separation happens with probability up to
+    AUC^u, so all that it shows is AUC >= (alpha / 2)^(1 / u), and no method can say more without
+    assumptions on the distribution. A floor under the standard error, of order 1 / u, makes that
+    bound the lower end at full separation and fades out of sight elsewhere; the interval is the
+    hull of those with and without it. It never has width zero.
 
     Args:
         members: (m,) finite scores of members.
@@ -244,8 +245,9 @@ def auc_logit(
 
     fewest = min(units)
     tail, half = (1 - confidence) / 2, 0.5 / fewest
+    quantile = float(special.stdtrit(fewest - 1, 1 - tail))
     bound = tail ** (1 / fewest)
-    floor = (special.logit(1 - half) - special.logit(bound)) / special.ndtri(1 - tail)
+    floor = (special.logit(1 - half) - special.logit(bound)) / quantile
     floor *= half * (1 - half)  # from the logit scale at 1 - half to the scale of the AUC
     kept = min(max(value, half), 1 - half)
     return LogitAuc(
@@ -253,6 +255,7 @@ def auc_logit(
         variance=variance,
         logit=float(special.logit(kept)),
         error=float(np.sqrt(variance + floor**2) / (kept * (1 - kept))),
+        quantile=quantile,
         confidence=confidence,
         draws=draws,
         n_members=members.size,
@@ -351,7 +354,8 @@ def tpr_interval(
     tail = (1 - confidence) / 2
     if _on_a_block(nonmembers, steps, weights, tail):
         tail = _tail_on_a_jump(confidence)
-    flagged, place = np.unique(reach(members, nonmembers)[steps], return_inverse=True)
+    can = np.insert(reach(members, nonmembers), 0, 0)  # nobody, where no threshold will do
+    flagged, place = np.unique(can[steps + 1], return_inverse=True)
     shares = flagged / members.size
     masses = np.bincount(place, weights=weights).astype(np.float64)
     low, high = _mixture_ends(shares, masses, m_worth, tail)
@@ -383,12 +387,13 @@ def _admissible(n: int, worth: float, fpr: float) -> tuple[IntArray, FloatArray]
     """How many false positives may be made: counts, shape (s,), and their weights, (s,).
 
     The weight of N is the confidence that N, and not N + 1, false positives on these records
-    still mean a true FPR of at most `fpr`.
+    still mean a true FPR of at most `fpr`. It is that of -1 where not even the threshold just
+    above all non-members is low enough in FPR, so that none that these records know will do.
     """
-    steps = np.arange(n + 1)
-    admissible = _below(fpr, steps * (worth / n), (n - steps) * (worth / n))
-    admissible[0] = 1.0  # the threshold above everything always is
-    weights = -np.diff(admissible, append=0.0)
+    steps = np.arange(-1, n + 1)
+    made = steps[1:] * (worth / n)
+    admissible = _below(fpr, made, worth - made)
+    weights = -np.diff(np.concatenate([[1.0], admissible, [0.0]]))
     some = weights > 1e-12
     return steps[some], weights[some] / weights[some].sum()
 

@@ -6,9 +6,7 @@ reported again without the model.
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
-import json
 import secrets
 import time
 from collections import Counter
@@ -20,30 +18,26 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from unseen import __version__
-from unseen.attacks import create, default, label
-from unseen.attacks.base import Attack, is_blind
+from unseen.attacks.base import Attack
 from unseen.data.duplicates import Dropped, drop_overlap, repeated
 from unseen.data.records import Records
 from unseen.data.split import set_aside
 from unseen.data.templates import RecordEncoder, check_layout
-from unseen.errors import AccessError, ConfigError
+from unseen.errors import ConfigError
 from unseen.runs.collect import Cost, Model, Progress, collect
 from unseen.runs.folder import RunFolder, find_unfinished, point_latest, slug, writing
 from unseen.runs.judge import Judge, Subjects
 from unseen.runs.models import measure_lengths, open_models
+from unseen.runs.plan import Plan, check_inputs, choose_attacks, plan_attacks, plan_id
 from unseen.runs.provenance import versions
 from unseen.runs.results import DataFacts, Results, RunFacts, Side
 from unseen.scoring.store import Store
 from unseen.signals.base import (
     REFERENCE,
     TARGET,
-    LikelihoodSignal,
     Observations,
-    Signal,
-    key,
     known_needed,
 )
-from unseen.signals.token_stats import TokenStatistics
 from unseen.targets.files import default_cache
 
 if TYPE_CHECKING:
@@ -51,11 +45,6 @@ if TYPE_CHECKING:
     from unseen.targets.access import LogprobTarget
 
 Note = Callable[[str], None]
-
-_NOT_OF_THE_PLAN = {
-    "run_dir", "runs", "cache_dir", "cache", "offline", "batch_tokens", "threads", "reveal",
-    "members", "nonmembers", "data", "model", "adapter", "base_model", "reference",
-}  # fmt: skip
 
 LIMITATIONS = (
     "The numbers hold for this model, these records and these attacks; they do not show that "
@@ -65,34 +54,6 @@ LIMITATIONS = (
     "The false-positive rate of a threshold is that of the non-members as a whole, not the "
     "probability that a particular record was no member.",
 )
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What will be measured, after every fault that can be known without asking a model.
-
-    Attributes:
-        attacks: run on the target.
-        control: run on the reference.
-        skipped: default attacks that cannot be run, and why.
-        control_note: why there is no control, if there is none.
-    """
-
-    attacks: tuple[Attack, ...]
-    control: tuple[Attack, ...]
-    skipped: dict[str, str]
-    control_note: str | None
-
-    @property
-    def signals(self) -> tuple[Signal, ...]:
-        """Everything that has to be measured, once."""
-        wanted = [signal for attack in self.attacks for signal in attack.signals()]
-        wanted += [
-            dataclasses.replace(signal, of=REFERENCE)  # type: ignore[type-var]
-            for attack in self.control
-            for signal in attack.signals()
-        ]
-        return tuple(dict.fromkeys(wanted))
 
 
 @dataclass
@@ -131,8 +92,8 @@ def audit(
     """
     started = time.monotonic()
     say = note or (lambda _: None)
-    attacks = _attacks(config.attacks)
-    _check_inputs(config, target, records)
+    attacks = choose_attacks(config.attacks)
+    check_inputs(config, target, records)
     prepared = _prepare(config, records or read(config), attacks)
     for sentence in prepared.notes:
         say(sentence)
@@ -143,147 +104,16 @@ def audit(
     plan = plan_attacks(config, attacks, models)
     for name, why in plan.skipped.items():
         say(f"{name} is not run: {why}")
-    plan_id = _plan_id(config, prepared, models, plan)
-    folder = _open_folder(config, models[TARGET].target.name, plan_id)
-    attempt = _begin(folder, config, plan_id, models, prepared)
+    identity = plan_id(config, prepared.judged, prepared.known, models, plan)
+    folder = _open_folder(config, models[TARGET].target.name, identity)
+    attempt = _begin(folder, config, identity, models, prepared)
     say(f"run folder {folder.path}")
     with _store(config) as store:
         observations, cost = _measure(config, plan, prepared, models, store, progress, attempt)
     results = _finish(
-        folder, config, plan, plan_id, prepared, models, observations, cost, attempt, started
+        folder, config, plan, identity, prepared, models, observations, cost, attempt, started
     )
     return folder, results
-
-
-# --- plan -------------------------------------------------------------------------------------
-
-
-def _attacks(specs: tuple[str, ...]) -> dict[str, tuple[Attack, bool]]:
-    """Label -> attack, and whether the user named it; every fault at once."""
-    found: dict[str, tuple[Attack, bool]] = {}
-    faults: list[ConfigError] = []
-    for spec in specs:
-        named = spec not in ("default", "all")
-        for one in (spec,) if named else default():
-            try:
-                attack = create(one)
-            except ConfigError as error:
-                faults.append(error)
-                continue
-            found.setdefault(label(attack), (attack, named))
-    if len(faults) == 1:
-        raise faults[0]
-    if faults:
-        raise ConfigError("; ".join(fault.problem for fault in faults), fix=faults[0].fix)
-    for one in default():
-        if is_blind(create(one)):  # the baselines that need no model are in every audit
-            found.setdefault(label(create(one)), (create(one), False))
-    return found
-
-
-def _check_inputs(
-    config: FinetuneAudit, target: LogprobTarget | None, records: Records | None
-) -> None:
-    faults: list[str] = []
-    if target is None and not config.model:
-        faults.append("no model is named: --model MODEL")
-    pair = config.members is not None or config.nonmembers is not None
-    if records is None:
-        if config.data is not None and pair:
-            faults.append("--data and --members/--nonmembers exclude each other")
-        elif config.data is not None and config.label_column is None:
-            faults.append("--data needs --label-column, which says who is a member")
-        elif config.data is None and config.members is None:
-            faults.append("no members are named: --members FILE")
-        if config.data is None and config.nonmembers is None:
-            faults.append("no non-members are named: --nonmembers FILE (same source, held out)")
-    elif pair or config.data is not None:
-        faults.append("records are given twice: as an object and as files")
-    if faults:
-        raise ConfigError(
-            "; ".join(faults),
-            fix="unseen audit finetune --model MODEL --members FILE --nonmembers FILE",
-        )
-
-
-def plan_attacks(
-    config: FinetuneAudit, attacks: dict[str, tuple[Attack, bool]], models: dict[str, Model]
-) -> Plan:
-    """Which attacks the models allow, and which of them the reference can repeat as control.
-
-    Raises:
-        AccessError: where an attack that the user named cannot be run.
-    """
-    access = models[TARGET].target.access
-    run: list[Attack] = []
-    skipped: dict[str, str] = {}
-    for name, (attack, named) in attacks.items():
-        why = None
-        if attack.access > access:
-            why = f"it needs {attack.access.name.lower()} access, the target gives {access.name.lower()}"
-        elif REFERENCE not in models and any(s.of == REFERENCE for s in attack.signals()):
-            why = "it needs a reference model: --reference MODEL"
-        if why is None:
-            run.append(attack)
-        elif named:
-            raise AccessError(f"attack {name} cannot be run: {why}", fix="unseen ls attacks")
-        else:
-            skipped[name] = why
-    if all(is_blind(attack) for attack in run):
-        raise AccessError("no attack is left to run", fix="unseen ls attacks --explain")
-    control, control_note = _control(config, run, models)
-    return Plan(tuple(run), control, skipped, control_note)
-
-
-def _control(
-    config: FinetuneAudit, attacks: list[Attack], models: dict[str, Model]
-) -> tuple[tuple[Attack, ...], str | None]:
-    if config.control == "none":
-        return (), "switched off by --control none"
-    if REFERENCE not in models:
-        return (), "there is no model from before fine-tuning to compare with: --reference MODEL"
-    able = [
-        attack
-        for attack in attacks
-        if not is_blind(attack) and all(signal.of == TARGET for signal in attack.signals())
-    ]
-    if config.control == "shared":
-        able = [
-            attack
-            for attack in able
-            if {s for s in attack.signals() if isinstance(s, LikelihoodSignal)}
-            <= {TokenStatistics()}
-        ]
-    return tuple(able), None if able else "none of these attacks can be run on the reference"
-
-
-def _plan_id(
-    config: FinetuneAudit, prepared: _Prepared, models: dict[str, Model], plan: Plan
-) -> str:
-    """A hash of everything that the results depend on."""
-    about = {
-        "version": __version__,
-        "config": config.model_dump(mode="json", exclude=_NOT_OF_THE_PLAN),
-        "records": _content_hash(prepared.judged) + _content_hash(prepared.known),
-        "models": {role: model.target.fingerprint for role, model in models.items()},
-        "encoders": {
-            role: model.encoder.fingerprint
-            for role, model in models.items()
-            if isinstance(model.encoder, RecordEncoder)
-        },
-        "attacks": [label(attack) for attack in plan.attacks],
-        "signals": [key(signal) for signal in plan.signals],
-    }
-    return hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()[:16]
-
-
-def _content_hash(records: Records) -> str:
-    digest = hashlib.sha256()
-    for record, member in zip(records.records, records.membership.member.tolist(), strict=True):
-        turns = [(turn.role, turn.content) for turn in record.turns]
-        about = [record.id, turns, record.cluster, dict(record.slices), member]
-        digest.update(json.dumps(about, sort_keys=True).encode())
-    return digest.hexdigest()
 
 
 # --- data -------------------------------------------------------------------------------------
@@ -332,12 +162,12 @@ def _prepare(
 # --- the run folder ---------------------------------------------------------------------------
 
 
-def _open_folder(config: FinetuneAudit, model: str, plan_id: str) -> RunFolder:
+def _open_folder(config: FinetuneAudit, model: str, identity: str) -> RunFolder:
     if config.run_dir is not None:
         path = config.run_dir
         if (path / "run.json").is_file():
             about = RunFolder(path).read_json("run.json")
-            if about.get("plan") != plan_id:
+            if about.get("plan") != identity:
                 raise ConfigError(
                     f"{path} holds another audit (other data, model or choices)",
                     fix="name another folder: --run-dir DIR",
@@ -345,7 +175,7 @@ def _open_folder(config: FinetuneAudit, model: str, plan_id: str) -> RunFolder:
         elif path.is_dir() and any(path.iterdir()):
             raise ConfigError(f"{path} is not empty and no run folder", fix="--run-dir DIR")
         return RunFolder(path)
-    unfinished = find_unfinished(config.runs, plan_id)
+    unfinished = find_unfinished(config.runs, identity)
     if unfinished is not None:
         return RunFolder(unfinished)
     stamp = datetime.now(UTC).strftime("%Y-%m-%dT%H-%M-%S")
@@ -355,7 +185,7 @@ def _open_folder(config: FinetuneAudit, model: str, plan_id: str) -> RunFolder:
 def _begin(
     folder: RunFolder,
     config: FinetuneAudit,
-    plan_id: str,
+    identity: str,
     models: dict[str, Model],
     prepared: _Prepared,
 ) -> dict[str, Any]:
@@ -370,7 +200,7 @@ def _begin(
         "id": folder.path.name,
         "tool": f"unseen {__version__}",
         "scenario": "finetune",
-        "plan": plan_id,
+        "plan": identity,
         "status": "running",
         **about,
         "config": config.model_dump(mode="json"),
@@ -436,7 +266,7 @@ def _finish(
     folder: RunFolder,
     config: FinetuneAudit,
     plan: Plan,
-    plan_id: str,
+    identity: str,
     prepared: _Prepared,
     models: dict[str, Model],
     observations: Observations,
@@ -455,7 +285,7 @@ def _finish(
             tool=about["tool"],
             scenario="finetune",
             seed=config.seed,
-            plan=plan_id,
+            plan=identity,
             seconds=round(time.monotonic() - started, 1),
         ),
         target=models[TARGET].target.describe(),

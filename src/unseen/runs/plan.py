@@ -1,0 +1,189 @@
+"""What an audit will do, decided before a model is asked: attacks, control, and the plan's identity."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from unseen import __version__
+from unseen.attacks import create, default, label
+from unseen.attacks.base import Attack, is_blind
+from unseen.data.templates import RecordEncoder
+from unseen.errors import AccessError, ConfigError
+from unseen.signals.base import REFERENCE, TARGET, LikelihoodSignal, Signal, key
+from unseen.signals.token_stats import TokenStatistics
+
+if TYPE_CHECKING:
+    from unseen.data.records import Records
+    from unseen.runs.collect import Model
+    from unseen.runs.config import FinetuneAudit
+    from unseen.targets.access import LogprobTarget
+
+_NOT_OF_THE_PLAN = {
+    "run_dir", "runs", "cache_dir", "cache", "offline", "batch_tokens", "threads", "reveal",
+    "members", "nonmembers", "data", "model", "adapter", "base_model", "reference",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What will be measured, after every fault that can be known without asking a model.
+
+    Attributes:
+        attacks: run on the target.
+        control: run on the reference.
+        skipped: default attacks that cannot be run, and why.
+        control_note: why there is no control, if there is none.
+    """
+
+    attacks: tuple[Attack, ...]
+    control: tuple[Attack, ...]
+    skipped: dict[str, str]
+    control_note: str | None
+
+    @property
+    def signals(self) -> tuple[Signal, ...]:
+        """Everything that has to be measured, once."""
+        wanted = [signal for attack in self.attacks for signal in attack.signals()]
+        wanted += [
+            dataclasses.replace(signal, of=REFERENCE)  # type: ignore[type-var]
+            for attack in self.control
+            for signal in attack.signals()
+        ]
+        return tuple(dict.fromkeys(wanted))
+
+
+def choose_attacks(specs: tuple[str, ...]) -> dict[str, tuple[Attack, bool]]:
+    """Label -> attack, and whether the user named it; every fault at once."""
+    found: dict[str, tuple[Attack, bool]] = {}
+    faults: list[ConfigError] = []
+    for spec in specs:
+        named = spec not in ("default", "all")
+        for one in (spec,) if named else default():
+            try:
+                attack = create(one)
+            except ConfigError as error:
+                faults.append(error)
+                continue
+            found.setdefault(label(attack), (attack, named))
+    if len(faults) == 1:
+        raise faults[0]
+    if faults:
+        raise ConfigError("; ".join(fault.problem for fault in faults), fix=faults[0].fix)
+    for one in default():
+        if is_blind(create(one)):  # the baselines that need no model are in every audit
+            found.setdefault(label(create(one)), (create(one), False))
+    return found
+
+
+def check_inputs(
+    config: FinetuneAudit, target: LogprobTarget | None, records: Records | None
+) -> None:
+    """Refuses what is missing or given twice, all of it at once.
+
+    Raises:
+        ConfigError: with every fault.
+    """
+    faults: list[str] = []
+    if target is None and not config.model:
+        faults.append("no model is named: --model MODEL")
+    pair = config.members is not None or config.nonmembers is not None
+    if records is None:
+        if config.data is not None and pair:
+            faults.append("--data and --members/--nonmembers exclude each other")
+        elif config.data is not None and config.label_column is None:
+            faults.append("--data needs --label-column, which says who is a member")
+        elif config.data is None and config.members is None:
+            faults.append("no members are named: --members FILE")
+        if config.data is None and config.nonmembers is None:
+            faults.append("no non-members are named: --nonmembers FILE (same source, held out)")
+    elif pair or config.data is not None:
+        faults.append("records are given twice: as an object and as files")
+    if faults:
+        raise ConfigError(
+            "; ".join(faults),
+            fix="unseen audit finetune --model MODEL --members FILE --nonmembers FILE",
+        )
+
+
+def plan_attacks(
+    config: FinetuneAudit, attacks: dict[str, tuple[Attack, bool]], models: dict[str, Model]
+) -> Plan:
+    """Which attacks the models allow, and which of them the reference can repeat as control.
+
+    Raises:
+        AccessError: where an attack that the user named cannot be run.
+    """
+    access = models[TARGET].target.access
+    run: list[Attack] = []
+    skipped: dict[str, str] = {}
+    for name, (attack, named) in attacks.items():
+        why = None
+        if attack.access > access:
+            why = f"it needs {attack.access.name.lower()} access, the target gives {access.name.lower()}"
+        elif REFERENCE not in models and any(s.of == REFERENCE for s in attack.signals()):
+            why = "it needs a reference model: --reference MODEL"
+        if why is None:
+            run.append(attack)
+        elif named:
+            raise AccessError(f"attack {name} cannot be run: {why}", fix="unseen ls attacks")
+        else:
+            skipped[name] = why
+    if all(is_blind(attack) for attack in run):
+        raise AccessError("no attack is left to run", fix="unseen ls attacks --explain")
+    control, control_note = _control(config, run, models)
+    return Plan(tuple(run), control, skipped, control_note)
+
+
+def _control(
+    config: FinetuneAudit, attacks: list[Attack], models: dict[str, Model]
+) -> tuple[tuple[Attack, ...], str | None]:
+    if config.control == "none":
+        return (), "switched off by --control none"
+    if REFERENCE not in models:
+        return (), "there is no model from before fine-tuning to compare with: --reference MODEL"
+    able = [
+        attack
+        for attack in attacks
+        if not is_blind(attack) and all(signal.of == TARGET for signal in attack.signals())
+    ]
+    if config.control == "shared":
+        able = [
+            attack
+            for attack in able
+            if {s for s in attack.signals() if isinstance(s, LikelihoodSignal)}
+            <= {TokenStatistics()}
+        ]
+    return tuple(able), None if able else "none of these attacks can be run on the reference"
+
+
+def plan_id(
+    config: FinetuneAudit, judged: Records, known: Records, models: dict[str, Model], plan: Plan
+) -> str:
+    """A hash of everything that the results depend on."""
+    about = {
+        "version": __version__,
+        "config": config.model_dump(mode="json", exclude=_NOT_OF_THE_PLAN),
+        "records": _content_hash(judged) + _content_hash(known),
+        "models": {role: model.target.fingerprint for role, model in models.items()},
+        "encoders": {
+            role: model.encoder.fingerprint
+            for role, model in models.items()
+            if isinstance(model.encoder, RecordEncoder)
+        },
+        "attacks": [label(attack) for attack in plan.attacks],
+        "signals": [key(signal) for signal in plan.signals],
+    }
+    return hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _content_hash(records: Records) -> str:
+    digest = hashlib.sha256()
+    for record, member in zip(records.records, records.membership.member.tolist(), strict=True):
+        turns = [(turn.role, turn.content) for turn in record.turns]
+        about = [record.id, turns, record.cluster, dict(record.slices), member]
+        digest.update(json.dumps(about, sort_keys=True).encode())
+    return digest.hexdigest()
