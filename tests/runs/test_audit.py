@@ -204,17 +204,24 @@ def test_records_on_both_sides_are_dropped_and_listed(audit, tmp_path) -> None:
 
 def test_slices_and_clusters(audit, tmp_path) -> None:
     members, nonmembers = records.sides(tmp_path / "groups", 60)
-    results = audit(
-        leaky(members),
-        members=str(members),
-        nonmembers=str(nonmembers),
-        attacks=("loss",),
-        slice_by=("file",),
-        cluster_by="file",
-        run_dir=tmp_path / "groups-run",
-    ).results
-    assert {part.value for part in results.slices} == {"health", "work"}
-    assert all(part.auc is not None or part.note for part in results.slices)
+    for file in (members, nonmembers):
+        rows = [json.loads(line) for line in file.read_text().splitlines()]
+        records.write(file, [row | {"author": f"{i // 2}"} for i, row in enumerate(rows)])
+    given = {
+        "members": str(members),
+        "nonmembers": str(nonmembers),
+        "attacks": ("loss",),
+        "slice_by": ("file",),
+    }
+    audited = audit(leaky(members), **given, cluster_by="author", run_dir=tmp_path / "groups-run")
+    assert {part.value for part in audited.results.slices} == {"health", "work"}
+    assert all(part.auc is not None or part.note for part in audited.results.slices)
+    table = pq.read_table(audited.folder / "records.parquet").to_pydict()
+    fold = dict(zip(table["cluster"], table["fold"], strict=True))
+    assert [fold[cluster] for cluster in table["cluster"]] == table["fold"]
+    few = audit(leaky(members), **given, cluster_by="file", run_dir=tmp_path / "few-clusters")
+    assert few.results.headline is None
+    assert "clusters" in few.results.attacks[0].note
 
 
 def test_one_way_to_give_records(files) -> None:

@@ -24,7 +24,9 @@ SHOTS = tuple(Record(f"s{i}", (Turn("text", f"Known shot {i}."),)) for i in rang
 
 def model(target=None, **choices):
     target = target or FakeTarget()
-    return Model(target, RecordEncoder(target.tokenizer, Layout(**choices), limit=target.max_length))
+    return Model(
+        target, RecordEncoder(target.tokenizer, Layout(**choices), limit=target.max_length)
+    )
 
 
 def measured(signals, models=None, records=RECORDS, **options):
@@ -40,9 +42,7 @@ def test_values_are_what_the_target_says():
     for record in RECORDS:
         ids = tuple(record.text.encode())
         alone = stats_of_one(FakeTarget(TEXTS[:1]), Request((256,), ids))
-        np.testing.assert_array_equal(
-            seen.get(TokenStatistics(), record.id).logprob, alone.logprob
-        )
+        np.testing.assert_array_equal(seen.get(TokenStatistics(), record.id).logprob, alone.logprob)
 
 
 def test_tokens_that_do_not_count_are_left_out():

@@ -182,7 +182,8 @@ def test_statistics_of_half_precision_are_single_precision(folders):
 def test_many_chunks_of_positions_give_the_same(folders, monkeypatch):
     rows = requests(9)
     whole = HFTarget(folders("llama"), dtype="float64").execute(Batch((), rows))
-    monkeypatch.setitem(huggingface._LOGIT_BYTES, "cpu", 3 * 4 * 400)
+    monkeypatch.setitem(huggingface._HEAD_ROWS, "cpu", 7)
+    monkeypatch.setitem(huggingface._CACHE_BYTES, "cpu", 3 * 4 * 400)
     parts = HFTarget(folders("llama"), dtype="float64").execute(Batch((), rows))
     for one, other in zip(whole, parts, strict=True):
         np.testing.assert_allclose(one.logprob, other.logprob, rtol=0, atol=1e-12)
@@ -269,6 +270,19 @@ def test_tokens_that_a_model_rules_out_add_to_no_moment():
         strict=True,
     ):
         torch.testing.assert_close(one, other)
+
+
+@pytest.mark.parametrize("vocabulary", [5, 255, 256, 257, 1000])
+def test_the_largest_is_the_first_of_equals(vocabulary):
+    draw = torch.Generator().manual_seed(vocabulary)
+    logits = torch.randint(0, 9, (200, vocabulary), generator=draw).double()
+    tokens = torch.randint(0, vocabulary, (200,), generator=draw)
+    logp, _, _, rank, argmax = huggingface._moments(logits, tokens)
+    own = logits.gather(1, tokens[:, None])
+    assert rank.tolist() == (logits > own).sum(1).tolist()
+    assert argmax.tolist() == logits.numpy().argmax(1).tolist()
+    exact = logits.log_softmax(1).gather(1, tokens[:, None])[:, 0]
+    torch.testing.assert_close(logp, exact)
 
 
 def test_moments_do_not_change_the_models_logits():
