@@ -23,6 +23,8 @@ from typing import Any
 
 import numpy as np
 import torch
+from transformers import AutoModelForCausalLM
+from transformers.utils import logging
 
 from unseen.attacks import create
 from unseen.data.synthetic import people
@@ -92,9 +94,11 @@ def padded(batch: Batch) -> torch.Tensor:
     return torch.tensor([[*row, *([0] * (width - len(row)))] for row in rows])
 
 
-def engine_speed(target: HFTarget, requests: Sequence[Request], rounds: int) -> list[Row]:
+def engine_speed(
+    target: HFTarget, folder: str, requests: Sequence[Request], rounds: int
+) -> list[Row]:
     """(a) Scored tokens a second, over what the model alone takes for the same batches."""
-    model = target._model
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
     batches = [padded(batch) for batch in plan(requests, target.batch_tokens)]
 
     def engine() -> None:
@@ -226,7 +230,10 @@ def main() -> int:
     warnings.simplefilter("ignore")
     if options.threads:
         torch.set_num_threads(options.threads)
-    target = HFTarget(options.model or the_model(), dtype="float32")
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    folder = options.model or str(the_model())
+    target = HFTarget(folder, dtype="float32")
     encoder = RecordEncoder(target.tokenizer, Layout(), limit=options.tokens)
     records = documents(options.records)
     requests = [one_request(encoder.encode(record)).requests[0] for record in records]
@@ -242,7 +249,7 @@ def main() -> int:
         "rounds": options.rounds,
     }
     say(", ".join(f"{name} {value}" for name, value in machine.items()))
-    rows = engine_speed(target, requests, options.rounds)
+    rows = engine_speed(target, folder, requests, options.rounds)
     rows += attacks_cost(target, records, options.rounds)
     gain, prefixed = prefix_gain(target, options.prefixed, options.rounds)
     rows += gain

@@ -1,5 +1,8 @@
 import itertools
 import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,10 +13,10 @@ from unseen.data.templates import Layout, RecordEncoder, check_layout
 from unseen.errors import ConfigError, UnscorableError
 from unseen.targets.fake import FakeTokenizer
 from unseen.targets.huggingface import HFTokenizer
-from unseen.types import Record, Turn
+from unseen.types import Encoded, Record, Tokenizer, Turn
 
 
-def tiny_with_bos():
+def tiny_with_bos() -> Any:
     made = tiny.tokenizer()
     made.backend_tokenizer.post_processor = TemplateProcessing(
         single="<s> $A", special_tokens=[("<s>", 0)]
@@ -42,25 +45,25 @@ ALPHABETS = {
 }
 
 
-def document(text, id_="d"):
+def document(text: str, id_: str = "d") -> Record:
     return Record(id_, (Turn("text", text),))
 
 
-def chat(*contents, system=None, id_="c"):
+def chat(*contents: str, system: str | None = None, id_: str = "c") -> Record:
     roles = itertools.cycle(["user", "assistant"])
     turns = tuple(Turn(role, content) for role, content in zip(roles, contents, strict=False))
     return Record(id_, (*([Turn("system", system)] if system else []), *turns))
 
 
-def encoder(tokenizer, limit=4096, **choices):
+def encoder(tokenizer: Tokenizer, limit: int = 4096, **choices: Any) -> RecordEncoder:
     return RecordEncoder(tokenizer, Layout(**choices), limit=limit)
 
 
-def scored_ids(encoded):
+def scored_ids(encoded: Encoded) -> list[int]:
     return [id_ for id_, counts in zip(encoded.ids, encoded.scored, strict=True) if counts]
 
 
-def text_of(tokenizer, ids):
+def text_of(tokenizer: Tokenizer, ids: Sequence[int]) -> str:
     """With special tokens, unlike `decode`."""
     if isinstance(tokenizer, HFTokenizer):
         return tokenizer._tokenizer.decode(ids, skip_special_tokens=False)
@@ -74,7 +77,9 @@ def text_of(tokenizer, ids):
 
 @EACH
 @pytest.mark.parametrize("text", ALPHABETS.values(), ids=ALPHABETS)
-def test_a_document_is_scored_as_a_whole_but_for_its_first_token_without_context(tokenizer, text):
+def test_a_document_is_scored_as_a_whole_but_for_its_first_token_without_context(
+    tokenizer: Tokenizer, text: str
+) -> None:
     encoded = encoder(tokenizer).encode(document(text))
     own = tokenizer.encode(text)
     if tokenizer.bos_id is None:
@@ -90,7 +95,9 @@ def test_a_document_is_scored_as_a_whole_but_for_its_first_token_without_context
 @EACH
 @pytest.mark.parametrize("text", ALPHABETS.values(), ids=ALPHABETS)
 @pytest.mark.parametrize("shots", [(), ("One.",), ("One.", "Two 東京.", "Three")])
-def test_the_same_ids_are_scored_whatever_stands_before(tokenizer, text, shots):
+def test_the_same_ids_are_scored_whatever_stands_before(
+    tokenizer: Tokenizer, text: str, shots: tuple[str, ...]
+) -> None:
     encode = encoder(tokenizer).encode
     before = [document(shot) for shot in shots]
     encoded = encode(document(text), before=before)
@@ -99,7 +106,7 @@ def test_the_same_ids_are_scored_whatever_stands_before(tokenizer, text, shots):
     assert sum(id_ in BOS for id_ in encoded.ids) == (tokenizer.bos_id is not None)
 
 
-def test_shots_stand_before_a_document_with_an_empty_line_between():
+def test_shots_stand_before_a_document_with_an_empty_line_between() -> None:
     tokenizer = FakeTokenizer()
     encoded = encoder(tokenizer).encode(document("c"), before=[document("a"), document("b")])
     assert text_of(tokenizer, encoded.ids) == "<|begin|>a\n\nb\n\nc"
@@ -107,7 +114,7 @@ def test_shots_stand_before_a_document_with_an_empty_line_between():
 
 
 @EACH
-def test_records_after_the_same_shots_share_them(tokenizer):
+def test_records_after_the_same_shots_share_them(tokenizer: Tokenizer) -> None:
     encode = encoder(tokenizer).encode
     for make in (document, lambda text: chat("Question " + text, text)):
         before = [make("One."), make("Two.")]
@@ -116,7 +123,7 @@ def test_records_after_the_same_shots_share_them(tokenizer):
         assert first.ids[: first.shared] == second.ids[: first.shared]
 
 
-def test_one_token_has_no_left_context():
+def test_one_token_has_no_left_context() -> None:
     with pytest.raises(UnscorableError, match="one token has no left context"):
         encoder(FakeTokenizer(bos=False)).encode(document("a"))
     encoded = encoder(FakeTokenizer(bos=True)).encode(document("a"))
@@ -124,7 +131,7 @@ def test_one_token_has_no_left_context():
 
 
 @EACH
-def test_an_empty_record_is_unscored(tokenizer):
+def test_an_empty_record_is_unscored(tokenizer: Tokenizer) -> None:
     with pytest.raises(UnscorableError):
         encoder(tokenizer).encode(document(""))
     with pytest.raises(UnscorableError, match="does not reproduce the response"):
@@ -132,14 +139,14 @@ def test_an_empty_record_is_unscored(tokenizer):
 
 
 @EACH
-def test_the_end_of_a_document_is_scored_where_asked(tokenizer):
+def test_the_end_of_a_document_is_scored_where_asked(tokenizer: Tokenizer) -> None:
     plain = encoder(tokenizer).encode(document("fox"))
     ended = encoder(tokenizer, end_of_turn="include").encode(document("fox"))
     assert ended.ids == (*plain.ids, tokenizer.eos_id)
     assert scored_ids(ended) == [*scored_ids(plain), tokenizer.eos_id]
 
 
-def test_no_end_to_score():
+def test_no_end_to_score() -> None:
     class Endless(FakeTokenizer):
         eos_id = None
 
@@ -149,7 +156,9 @@ def test_no_end_to_score():
 
 @EACH
 @pytest.mark.parametrize("loss_on", ["completion", "assistant", "all"])
-def test_documents_count_as_a_whole_whatever_the_loss_is_on(tokenizer, loss_on):
+def test_documents_count_as_a_whole_whatever_the_loss_is_on(
+    tokenizer: Tokenizer, loss_on: str
+) -> None:
     one = encoder(tokenizer, loss_on=loss_on).encode(document("fox"))
     other = encoder(tokenizer).encode(document("fox"))
     assert one.ids == other.ids
@@ -160,7 +169,7 @@ def test_documents_count_as_a_whole_whatever_the_loss_is_on(tokenizer, loss_on):
 
 
 @EACH
-def test_prompt_and_response_are_put_side_by_side_as_ids(tokenizer):
+def test_prompt_and_response_are_put_side_by_side_as_ids(tokenizer: Tokenizer) -> None:
     encode = encoder(tokenizer, template="plain").encode
     for question in ("Who?", "Where to, then?"):
         encoded = encode(chat(question, "fox jumps"))
@@ -174,7 +183,7 @@ def test_prompt_and_response_are_put_side_by_side_as_ids(tokenizer):
     ("loss_on", "expected"),
     [("completion", "two"), ("assistant", "one\ntwo"), ("all", "who?\none\nand?\ntwo")],
 )
-def test_plain_conversations_and_what_counts(loss_on, expected):
+def test_plain_conversations_and_what_counts(loss_on: str, expected: Any) -> None:
     tokenizer = FakeTokenizer()
     record = chat("who?", "one", "and?", "two", "thanks")
     encoded = encoder(tokenizer, template="plain", loss_on=loss_on).encode(record)
@@ -183,7 +192,7 @@ def test_plain_conversations_and_what_counts(loss_on, expected):
 
 
 @EACH
-def test_plain_conversations_score_the_same_ids_after_others(tokenizer):
+def test_plain_conversations_score_the_same_ids_after_others(tokenizer: Tokenizer) -> None:
     for loss_on in ("completion", "assistant", "all"):
         encode = encoder(tokenizer, template="plain", loss_on=loss_on).encode
         record = chat("who?", "one", "and?", "two")
@@ -195,7 +204,7 @@ def test_plain_conversations_score_the_same_ids_after_others(tokenizer):
 
 
 @EACH
-def test_a_conversation_has_the_tokens_of_its_template(tokenizer):
+def test_a_conversation_has_the_tokens_of_its_template(tokenizer: Tokenizer) -> None:
     record = chat("Who jumps?", "The fox.", "Over what?", "The dog.", system="Be kind.")
     encoded = encoder(tokenizer, loss_on="all").encode(record)
     whole = tokenizer.render(
@@ -214,7 +223,7 @@ def test_a_conversation_has_the_tokens_of_its_template(tokenizer):
         ("assistant", "include", "one<|end|>two<|end|>"),
     ],
 )
-def test_what_counts_in_a_conversation(loss_on, end_of_turn, expected):
+def test_what_counts_in_a_conversation(loss_on: str, end_of_turn: str, expected: Any) -> None:
     tokenizer = FakeTokenizer()
     record = chat("who?", "one", "and?", "two", "thanks")
     choices = {"loss_on": loss_on, "end_of_turn": end_of_turn}
@@ -229,7 +238,9 @@ def test_what_counts_in_a_conversation(loss_on, end_of_turn, expected):
 @pytest.mark.parametrize("loss_on", ["completion", "assistant"])
 @pytest.mark.parametrize("end_of_turn", ["include", "exclude"])
 @pytest.mark.parametrize("text", ALPHABETS.values(), ids=ALPHABETS)
-def test_a_response_has_the_same_ids_in_every_context(tokenizer, text, loss_on, end_of_turn):
+def test_a_response_has_the_same_ids_in_every_context(
+    tokenizer: Tokenizer, text: str, loss_on: str, end_of_turn: str
+) -> None:
     encode = encoder(tokenizer, loss_on=loss_on, end_of_turn=end_of_turn).encode
     own = tokenizer.encode(text)
     record = chat("Who?", text)
@@ -251,7 +262,9 @@ BEGINS = (
 
 @EACH
 @pytest.mark.parametrize("before", [(), (chat("One?", "One."),)])
-def test_a_conversation_begins_once(tokenizer, before, jinja):
+def test_a_conversation_begins_once(
+    tokenizer: Tokenizer, before: Any, jinja: Callable[[str], str]
+) -> None:
     ids = encoder(tokenizer, template=jinja(BEGINS)).encode(chat("Who?", "fox"), before=before).ids
     assert ids[0] in BOS
     assert sum(id_ in BOS for id_ in ids) == 1
@@ -264,8 +277,8 @@ DEFAULT_SYSTEM = (
 
 
 @pytest.fixture
-def jinja(tmp_path):
-    def written(source):
+def jinja(tmp_path: Path) -> Callable[[str], str]:
+    def written(source: str) -> str:
         file = tmp_path / "template.jinja"
         file.write_text(source, encoding="utf-8")
         return str(file)
@@ -273,7 +286,9 @@ def jinja(tmp_path):
     return written
 
 
-def test_a_system_prompt_that_the_template_adds_is_read_once_and_never_scored(jinja):
+def test_a_system_prompt_that_the_template_adds_is_read_once_and_never_scored(
+    jinja: Callable[[str], str],
+) -> None:
     tokenizer = FakeTokenizer()
     encode = encoder(tokenizer, template=jinja(DEFAULT_SYSTEM)).encode
     alone = encode(chat("Who?", "fox"))
@@ -299,7 +314,7 @@ STRIPS = {
 
 @pytest.mark.parametrize("how", STRIPS.values(), ids=STRIPS)
 @pytest.mark.parametrize("text", ["fox", " fox ", "fox \n", "\n fox", " a  b "])
-def test_a_template_that_strips_contents(jinja, how, text):
+def test_a_template_that_strips_contents(jinja: Callable[[str], str], how: str, text: str) -> None:
     tokenizer = FakeTokenizer()
     template = FakeTokenizer().chat_template.replace("message.content", how)
     encode = encoder(tokenizer, template=jinja(template), end_of_turn="include").encode
@@ -317,7 +332,9 @@ THINKS = (
 
 
 @pytest.mark.parametrize("text", ["fox", "thought", "end", "(", "(thought)\n", "{response}"])
-def test_what_a_template_writes_before_the_response_is_context(jinja, text):
+def test_what_a_template_writes_before_the_response_is_context(
+    jinja: Callable[[str], str], text: str
+) -> None:
     tokenizer = FakeTokenizer()
     encoded = encoder(tokenizer, template=jinja(THINKS)).encode(chat("Who?", text))
     assert text_of(tokenizer, encoded.ids) == f"<|user|>Who?<|end|><|assistant|>(thought)\n{text}"
@@ -332,14 +349,14 @@ LOOKS = (
 )
 
 
-def test_a_template_that_looks_into_the_response(jinja):
+def test_a_template_that_looks_into_the_response(jinja: Callable[[str], str]) -> None:
     tokenizer = FakeTokenizer()
     encode = encoder(tokenizer, template=jinja(LOOKS)).encode
     assert scored_ids(encode(chat("Who?", "fox"))) == [*b"fox"]
     assert scored_ids(encode(chat("Who?", "(thought)\nfox"))) == [*b"(thought)\nfox"]
 
 
-def test_a_template_that_rewrites_earlier_turns_is_refused(jinja):
+def test_a_template_that_rewrites_earlier_turns_is_refused(jinja: Callable[[str], str]) -> None:
     encode = encoder(FakeTokenizer(), template=jinja(THINKS)).encode
     with pytest.raises(UnscorableError, match="rewrites earlier turns"):
         encode(chat("Who?", "fox"), before=[chat("One?", "One.")])
@@ -350,14 +367,18 @@ def test_a_template_that_rewrites_earlier_turns_is_refused(jinja):
 
 
 @pytest.mark.parametrize("change", ["message.content | upper", "message.content[:2]", "'…'"])
-def test_a_template_that_changes_the_response_is_refused(jinja, change):
+def test_a_template_that_changes_the_response_is_refused(
+    jinja: Callable[[str], str], change: str
+) -> None:
     template = FakeTokenizer().chat_template.replace("message.content", change)
     with pytest.raises(UnscorableError, match="does not reproduce the response"):
         encoder(FakeTokenizer(), template=jinja(template)).encode(chat("Who?", "fox"))
 
 
 @EACH
-def test_a_template_that_refuses_a_conversation_leaves_it_unscored(tokenizer, jinja):
+def test_a_template_that_refuses_a_conversation_leaves_it_unscored(
+    tokenizer: Tokenizer, jinja: Callable[[str], str]
+) -> None:
     template = "{% if messages[0].role == 'system' %}{{ raise_exception('no') }}{% endif %}"
     encode = encoder(tokenizer, template=jinja(template + tokenizer.chat_template)).encode
     encode(chat("Who?", "fox"))
@@ -366,7 +387,7 @@ def test_a_template_that_refuses_a_conversation_leaves_it_unscored(tokenizer, ji
 
 
 @EACH
-def test_a_conversation_that_the_assistant_opens(tokenizer):
+def test_a_conversation_that_the_assistant_opens(tokenizer: Tokenizer) -> None:
     record = Record("c", (Turn("assistant", "fox jumps"), Turn("user", "Thanks")))
     try:
         encoded = encoder(tokenizer).encode(record)
@@ -377,13 +398,15 @@ def test_a_conversation_that_the_assistant_opens(tokenizer):
 
 
 @EACH
-def test_a_conversation_in_which_the_assistant_says_nothing_is_unscored(tokenizer):
+def test_a_conversation_in_which_the_assistant_says_nothing_is_unscored(
+    tokenizer: Tokenizer,
+) -> None:
     for template in ("auto", "plain"):
         with pytest.raises(UnscorableError, match="no assistant turn to score"):
             encoder(tokenizer, template=template).encode(chat("Who?"))
 
 
-def test_documents_stay_plain_where_there_is_a_chat_template():
+def test_documents_stay_plain_where_there_is_a_chat_template() -> None:
     for template in ("auto", "chat"):
         encoded = encoder(FakeTokenizer(), template=template).encode(document("fox"))
         assert encoded.ids == (256, *b"fox")
@@ -393,7 +416,7 @@ def test_documents_stay_plain_where_there_is_a_chat_template():
 
 
 @pytest.mark.parametrize("text", ["abcdefghij", "東京は静か"])
-def test_documents_are_cut_on_the_chosen_side_and_it_is_counted(text):
+def test_documents_are_cut_on_the_chosen_side_and_it_is_counted(text: str) -> None:
     tokenizer = FakeTokenizer()
     whole = [256, *text.encode()]
     right = encoder(tokenizer, max_length=6).encode(document(text))
@@ -406,7 +429,7 @@ def test_documents_are_cut_on_the_chosen_side_and_it_is_counted(text):
     assert left.scored.tolist() == [False] + [True] * 5
 
 
-def test_the_models_limit_and_the_users_limit_both_bind():
+def test_the_models_limit_and_the_users_limit_both_bind() -> None:
     record = document("a" * 50)
     assert len(encoder(FakeTokenizer(), limit=10).encode(record).ids) == 10
     assert len(encoder(FakeTokenizer(), limit=10, max_length=7).encode(record).ids) == 7
@@ -414,7 +437,7 @@ def test_the_models_limit_and_the_users_limit_both_bind():
     assert encoder(FakeTokenizer(), limit=51).encode(record).truncated == 0
 
 
-def test_a_record_whose_response_is_cut_off_is_unscored():
+def test_a_record_whose_response_is_cut_off_is_unscored() -> None:
     record = chat("a long question " * 3, "fox")
     with pytest.raises(UnscorableError, match="nothing to score is left after cutting to 20"):
         encoder(FakeTokenizer(), max_length=20).encode(record)
@@ -425,7 +448,9 @@ def test_a_record_whose_response_is_cut_off_is_unscored():
 
 
 @EACH
-def test_a_record_that_does_not_fit_after_others_is_unscored_and_never_cut(tokenizer):
+def test_a_record_that_does_not_fit_after_others_is_unscored_and_never_cut(
+    tokenizer: Tokenizer,
+) -> None:
     for make in (document, lambda text: chat("Who?", text)):
         record, shot = make("The quick brown fox jumps over the lazy dog."), make("One. " * 20)
         alone = encoder(tokenizer).encode(record)
@@ -436,7 +461,7 @@ def test_a_record_that_does_not_fit_after_others_is_unscored_and_never_cut(token
 
 
 @EACH
-def test_a_very_long_record_is_cut_quickly(tokenizer):
+def test_a_very_long_record_is_cut_quickly(tokenizer: Tokenizer) -> None:
     record = document("The quick brown fox jumps over the lazy dog. 東京 " * 12_000)
     start = time.process_time()
     encoded = encoder(tokenizer, limit=512).encode(record)
@@ -446,7 +471,7 @@ def test_a_very_long_record_is_cut_quickly(tokenizer):
 
 
 @pytest.mark.parametrize("length", [0, 1, -5])
-def test_a_length_that_leaves_nothing_to_score_is_refused(length):
+def test_a_length_that_leaves_nothing_to_score_is_refused(length: int) -> None:
     with pytest.raises(ConfigError, match="expected at least 2"):
         Layout(max_length=length)
 
@@ -456,7 +481,7 @@ def test_a_length_that_leaves_nothing_to_score_is_refused(length):
 
 @EACH
 @pytest.mark.parametrize("text", ALPHABETS.values(), ids=ALPHABETS)
-def test_the_scored_text_is_the_response(tokenizer, text):
+def test_the_scored_text_is_the_response(tokenizer: Tokenizer, text: str) -> None:
     assert encoder(tokenizer).scored_text(chat("Who?", text)) == text
     assert encoder(tokenizer).scored_text(document(text)) == text
     both = chat("Who?", text, "And?", "fox")
@@ -464,7 +489,7 @@ def test_the_scored_text_is_the_response(tokenizer, text):
     assert encoder(tokenizer).scored_text(both) == "fox"
 
 
-def test_the_scored_text_ends_where_the_record_was_cut():
+def test_the_scored_text_ends_where_the_record_was_cut() -> None:
     assert encoder(FakeTokenizer(), limit=5).scored_text(document("abcdefgh")) == "abcd"
     left = encoder(FakeTokenizer(), limit=5, truncation="left")
     assert left.scored_text(document("abcdefgh")) == "efgh"
@@ -472,7 +497,7 @@ def test_the_scored_text_ends_where_the_record_was_cut():
         encoder(FakeTokenizer(), limit=5).scored_text(chat("abcdefgh", "x"))
 
 
-def test_all_that_counts_is_text_where_the_loss_is_on_all():
+def test_all_that_counts_is_text_where_the_loss_is_on_all() -> None:
     said = encoder(FakeTokenizer(), loss_on="all", template="plain").scored_text(
         chat("Who?", "fox")
     )
@@ -482,14 +507,14 @@ def test_all_that_counts_is_text_where_the_loss_is_on_all():
 # --- choices ----------------------------------------------------------------------------------
 
 
-def test_a_template_from_a_file(jinja):
+def test_a_template_from_a_file(jinja: Callable[[str], str]) -> None:
     source = "{% for m in messages %}[{{ m.role }}: {{ m.content }}]{% endfor %}{% if add_generation_prompt %}[assistant: {% endif %}"
     tokenizer = FakeTokenizer(chat=False)
     encoded = encoder(tokenizer, template=jinja(source)).encode(chat("Кто?", "fox"))
     assert text_of(tokenizer, encoded.ids) == "[user: Кто?][assistant: fox"
 
 
-def test_a_template_file_that_is_not_there(tmp_path):
+def test_a_template_file_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cannot read the template file chatml") as raised:
         encoder(FakeTokenizer(), template="chatml")
     assert "--template auto | chat | plain | FILE.jinja" in str(raised.value)
@@ -498,7 +523,7 @@ def test_a_template_file_that_is_not_there(tmp_path):
         encoder(FakeTokenizer(), template=str(tmp_path / "latin.jinja"))
 
 
-def test_without_a_chat_template_conversations_are_refused_by_name():
+def test_without_a_chat_template_conversations_are_refused_by_name() -> None:
     tokenizer = FakeTokenizer(chat=False)
     with pytest.raises(ConfigError, match="the tokenizer has no chat template") as raised:
         encoder(tokenizer, template="chat")
@@ -511,7 +536,7 @@ def test_without_a_chat_template_conversations_are_refused_by_name():
     check_layout(encoder(FakeTokenizer()), [chat("Who?", "fox")])
 
 
-def test_the_fingerprint_follows_every_choice(jinja):
+def test_the_fingerprint_follows_every_choice(jinja: Callable[[str], str]) -> None:
     choices = [
         {},
         {"template": "plain"},
@@ -528,7 +553,7 @@ def test_the_fingerprint_follows_every_choice(jinja):
 
 
 @EACH
-def test_ids_are_plain_integers_and_masks_are_booleans(tokenizer):
+def test_ids_are_plain_integers_and_masks_are_booleans(tokenizer: Tokenizer) -> None:
     encoded = encoder(tokenizer).encode(chat("Who?", "fox"))
     assert {type(id_) for id_ in encoded.ids} == {int}
     assert encoded.scored.dtype == np.bool_

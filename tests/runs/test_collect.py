@@ -1,13 +1,15 @@
 import itertools
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pytest
 
 from unseen.data.templates import Layout, RecordEncoder
 from unseen.errors import AccessError, UnscorableError
-from unseen.runs.collect import Model, collect
+from unseen.runs.collect import Cost, Model, collect
 from unseen.scoring.store import Store
-from unseen.signals.base import REFERENCE, TARGET, key
+from unseen.signals.base import REFERENCE, TARGET, Observations, key
 from unseen.signals.prefixed import PrefixedStatistics
 from unseen.signals.probed import MaskedProbes
 from unseen.signals.text import CompressedSize, WordCounts
@@ -22,20 +24,25 @@ RECORDS = tuple(Record(f"r{i}", (Turn("text", text),)) for i, text in enumerate(
 SHOTS = tuple(Record(f"s{i}", (Turn("text", f"Known shot {i}."),)) for i in range(3))
 
 
-def model(target=None, **choices):
+def model(target: FakeTarget | LimitedTarget | None = None, **choices: Any) -> Model:
     target = target or FakeTarget()
     return Model(
         target, RecordEncoder(target.tokenizer, Layout(**choices), limit=target.max_length)
     )
 
 
-def measured(signals, models=None, records=RECORDS, **options):
+def measured(
+    signals: list[Any],
+    models: dict[str, Model] | None = None,
+    records: Sequence[Record] = RECORDS,
+    **options: Any,
+) -> tuple[Observations, Cost]:
     with Store() as store:
         models = models or {TARGET: model()}
         return collect(signals, records, models, store=store, **options)
 
 
-def test_values_are_what_the_target_says():
+def test_values_are_what_the_target_says() -> None:
     target = FakeTarget(TEXTS[:1])
     seen, _ = measured([TokenStatistics()], {TARGET: model(target)})
     assert seen.ids == ("r0", "r1", "r2", "r3")
@@ -45,7 +52,7 @@ def test_values_are_what_the_target_says():
         np.testing.assert_array_equal(seen.get(TokenStatistics(), record.id).logprob, alone.logprob)
 
 
-def test_tokens_that_do_not_count_are_left_out():
+def test_tokens_that_do_not_count_are_left_out() -> None:
     turns = (
         Turn("user", "who?"),
         Turn("assistant", "one"),
@@ -63,7 +70,7 @@ def test_tokens_that_do_not_count_are_left_out():
     assert set(found["assistant"]) <= set(found["all"])
 
 
-def test_equal_requests_of_several_signals_are_asked_once():
+def test_equal_requests_of_several_signals_are_asked_once() -> None:
     target = FakeTarget()
     signals = [
         TokenStatistics(),
@@ -82,7 +89,7 @@ def test_equal_requests_of_several_signals_are_asked_once():
     assert probed.plain == pytest.approx(seen.get(TokenStatistics(), "r0").logprob.sum())
 
 
-def test_equal_records_are_asked_once_and_each_has_its_value():
+def test_equal_records_are_asked_once_and_each_has_its_value() -> None:
     target = FakeTarget()
     twins = [Record("a", RECORDS[0].turns), Record("b", RECORDS[0].turns)]
     seen, _ = measured([TokenStatistics()], {TARGET: model(target)}, twins)
@@ -91,7 +98,7 @@ def test_equal_records_are_asked_once_and_each_has_its_value():
     np.testing.assert_array_equal(one, other)
 
 
-def test_what_is_stored_is_not_asked_again():
+def test_what_is_stored_is_not_asked_again() -> None:
     target = FakeTarget()
     with Store() as store:
         models = {TARGET: model(target)}
@@ -105,7 +112,7 @@ def test_what_is_stored_is_not_asked_again():
     )
 
 
-def test_the_batch_size_changes_nothing():
+def test_the_batch_size_changes_nothing() -> None:
     signals = [TokenStatistics(), PrefixedStatistics(shots=2)]
     one, _ = measured(signals, known_nonmembers=SHOTS, batch_tokens=1)
     many, _ = measured(signals, known_nonmembers=SHOTS)
@@ -113,7 +120,7 @@ def test_the_batch_size_changes_nothing():
         np.testing.assert_array_equal(one.get(signal, id_).logprob, many.get(signal, id_).logprob)
 
 
-def test_each_role_is_asked_for_its_own_signals():
+def test_each_role_is_asked_for_its_own_signals() -> None:
     target, reference = FakeTarget(TEXTS), FakeTarget(tokenizer=FakeTokenizer(bos=False))
     models = {TARGET: model(target), REFERENCE: model(reference)}
     of_reference = TokenStatistics(of=REFERENCE)
@@ -126,7 +133,7 @@ def test_each_role_is_asked_for_its_own_signals():
     assert alone.get(TokenStatistics(), "r1") is seen.get(of_reference, "r1")
 
 
-def test_a_role_that_no_signal_asks_costs_nothing():
+def test_a_role_that_no_signal_asks_costs_nothing() -> None:
     reference = FakeTarget()
     models = {TARGET: model(), REFERENCE: model(reference)}
     _, cost = measured([TokenStatistics()], models)
@@ -134,7 +141,7 @@ def test_a_role_that_no_signal_asks_costs_nothing():
     assert (cost.requests[REFERENCE], cost.tokens[REFERENCE]) == (0, 0)
 
 
-def test_reasons_are_kept_for_what_has_no_value():
+def test_reasons_are_kept_for_what_has_no_value() -> None:
     signals = [TokenStatistics(case="lower"), PrefixedStatistics(), CompressedSize()]
     long = Record("long", (Turn("text", "No room " * 4),))
     mute = Record("mute", (Turn("user", "Say nothing"),))
@@ -154,7 +161,7 @@ def test_reasons_are_kept_for_what_has_no_value():
         seen.get(PrefixedStatistics(), "long")
 
 
-def test_a_prefix_without_known_records_is_a_reason():
+def test_a_prefix_without_known_records_is_a_reason() -> None:
     seen, cost = measured([PrefixedStatistics()])
     assert set(seen.missing[PrefixedStatistics()].values()) == {
         "no known nonmembers are set aside for the prefix"
@@ -162,9 +169,9 @@ def test_a_prefix_without_known_records_is_a_reason():
     assert cost.requests == {TARGET: 0}
 
 
-def test_a_value_that_cannot_be_observed_is_a_reason():
+def test_a_value_that_cannot_be_observed_is_a_reason() -> None:
     class Picky(TokenStatistics):
-        def observe(self, answers):
+        def observe(self, answers: Any) -> Any:
             reason = "not this one"
             raise UnscorableError(reason)
 
@@ -173,7 +180,7 @@ def test_a_value_that_cannot_be_observed_is_a_reason():
     assert set(seen.missing[Picky()].values()) == {"not this one"}
 
 
-def test_texts_are_read_without_asking():
+def test_texts_are_read_without_asking() -> None:
     target = FakeTarget()
     seen, cost = measured([CompressedSize(), WordCounts()], {TARGET: model(target)})
     assert target.n_executed == 0
@@ -182,7 +189,7 @@ def test_texts_are_read_without_asking():
     assert cost.requests == {TARGET: 0}
 
 
-def test_text_needs_no_rung():
+def test_text_needs_no_rung() -> None:
     seen, _ = measured([WordCounts()], {TARGET: model(FakeTarget(access=Access.TEXT))})
     assert set(seen.values[WordCounts()]) == {"r0", "r1", "r2", "r3"}
 
@@ -196,7 +203,9 @@ def test_text_needs_no_rung():
         ([CompressedSize(of=REFERENCE)], "CompressedSize needs a reference model"),
     ],
 )
-def test_what_cannot_be_asked_is_refused_before_anything_is(signals, problem):
+def test_what_cannot_be_asked_is_refused_before_anything_is(
+    signals: list[Any], problem: str
+) -> None:
     inner = FakeTarget()
     models = {TARGET: model(LimitedTarget(inner, Access.LABEL))}
     with pytest.raises(AccessError, match=problem):
@@ -204,7 +213,7 @@ def test_what_cannot_be_asked_is_refused_before_anything_is(signals, problem):
     assert inner.n_executed == 0
 
 
-def test_progress_is_told_by_role():
+def test_progress_is_told_by_role() -> None:
     told = []
     models = {TARGET: model(), REFERENCE: model()}
     measured(
@@ -225,14 +234,14 @@ def test_progress_is_told_by_role():
         assert steps[-1] == (4, 4)
 
 
-def test_no_records_and_no_signals():
+def test_no_records_and_no_signals() -> None:
     seen, cost = measured([TokenStatistics()], records=())
     assert (seen.ids, seen.values) == ((), {TokenStatistics(): {}})
     assert cost.requests == {TARGET: 0}
     assert measured([])[0].values == {}
 
 
-def test_signals_have_one_key_each():
+def test_signals_have_one_key_each() -> None:
     signals = [
         TokenStatistics(),
         TokenStatistics(case="lower"),

@@ -1,4 +1,7 @@
 import itertools
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,7 +12,7 @@ from unseen.scoring.engine import Engine
 from unseen.scoring.store import Store
 from unseen.targets.fake import FakeTarget
 from unseen.targets.huggingface import HFTarget
-from unseen.types import Batch, Request
+from unseen.types import Batch, Request, TokenStats
 
 PREFIX = tuple(range(40))
 
@@ -17,7 +20,7 @@ PREFIX = tuple(range(40))
 class Flaky:
     """Passes batches on, notes them, and fails where it is told to."""
 
-    def __init__(self, inner, *, fits=10**9, dies_at=None):
+    def __init__(self, inner: Any, *, fits: int = 10**9, dies_at: int | None = None) -> None:
         self.inner = inner
         self.fits = fits
         self.dies_at = dies_at
@@ -25,14 +28,14 @@ class Flaky:
         self.tried = []
 
     @property
-    def fingerprint(self):
+    def fingerprint(self) -> str:
         return self.inner.fingerprint
 
     @property
-    def batch_tokens(self):
+    def batch_tokens(self) -> int:
         return self.inner.batch_tokens
 
-    def execute(self, batch):
+    def execute(self, batch: Batch) -> list[TokenStats]:
         self.tried.append(batch)
         if len(self.done) == self.dies_at:
             raise KeyboardInterrupt
@@ -44,7 +47,7 @@ class Flaky:
         return answers
 
 
-def some(n=20, *, seed=0, vocabulary=256):
+def some(n: int = 20, *, seed: int = 0, vocabulary: int = 256) -> list[Request]:
     rng = np.random.default_rng(seed)
     rows = []
     for i in range(n):
@@ -55,22 +58,22 @@ def some(n=20, *, seed=0, vocabulary=256):
     return rows
 
 
-def scored(batches):
+def scored(batches: Iterable[Batch]) -> list[Request]:
     return [row for batch in batches for row in batch.requests]
 
 
 @pytest.fixture
-def store():
+def store() -> Iterator[Store]:
     with Store() as store:
         yield store
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tiny.folder(tmp_path_factory.mktemp("engine") / "llama")
 
 
-def test_equal_requests_are_asked_once(store):
+def test_equal_requests_are_asked_once(store: Store) -> None:
     target = FakeTarget()
     engine = Engine(target, store)
     rows = some()
@@ -79,7 +82,7 @@ def test_equal_requests_are_asked_once(store):
     assert store.count() == (len(rows), 1)
 
 
-def test_answers_are_the_targets(store):
+def test_answers_are_the_targets(store: Store) -> None:
     engine = Engine(FakeTarget(["a secret"]), store)
     rows = some()
     engine.ensure(rows)
@@ -89,7 +92,7 @@ def test_answers_are_the_targets(store):
         np.testing.assert_array_equal(engine.answer(row).sd, alone.sd)
 
 
-def test_stored_answers_are_never_asked_again(store):
+def test_stored_answers_are_never_asked_again(store: Store) -> None:
     rows = some(30)
     Engine(FakeTarget(), store).ensure(rows[:10])
     target = FakeTarget()
@@ -103,7 +106,7 @@ def test_stored_answers_are_never_asked_again(store):
     assert store.count() == (30, 1)
 
 
-def test_another_model_is_asked_for_itself(store):
+def test_another_model_is_asked_for_itself(store: Store) -> None:
     rows = some()
     Engine(FakeTarget(seed=0), store).ensure(rows)
     other = FakeTarget(seed=1)
@@ -111,13 +114,13 @@ def test_another_model_is_asked_for_itself(store):
     assert other.n_executed == len(rows)
 
 
-def test_nothing_wanted_asks_nothing(store):
+def test_nothing_wanted_asks_nothing(store: Store) -> None:
     seen = []
     Engine(FakeTarget(), store).ensure([], progress=lambda *now: seen.append(now))
     assert seen == [(0, 0)]
 
 
-def test_tokens_are_counted_without_padding_and_prefixes_once_a_batch(store):
+def test_tokens_are_counted_without_padding_and_prefixes_once_a_batch(store: Store) -> None:
     rows = [Request((*PREFIX, 1), (i, i), shared=len(PREFIX)) for i in range(5)]
     engine = Engine(FakeTarget(), store)
     engine.ensure([*rows, Request((1,), (2,))])
@@ -125,7 +128,9 @@ def test_tokens_are_counted_without_padding_and_prefixes_once_a_batch(store):
 
 
 @pytest.mark.parametrize("dies_at", [0, 1, 3])
-def test_a_stopped_run_goes_on_with_the_batches_it_would_have_had(tmp_path, dies_at):
+def test_a_stopped_run_goes_on_with_the_batches_it_would_have_had(
+    tmp_path: Path, dies_at: int | None
+) -> None:
     rows = some(40)
     whole = Flaky(FakeTarget())
     with Store() as store:
@@ -141,7 +146,20 @@ def test_a_stopped_run_goes_on_with_the_batches_it_would_have_had(tmp_path, dies
     assert stopped.done + resumed.done == whole.done
 
 
-def test_a_resumed_run_gives_the_same_bits(tmp_path, folder):
+def test_the_last_row_of_a_prefix_still_comes_after_it_in_a_resumed_run(tmp_path: Path) -> None:
+    rows = [Request((*PREFIX, 1), (i,) * 9, shared=len(PREFIX)) for i in range(4)]
+    rows += [Request((1,), (i,) * 9) for i in range(4)]
+    stopped, resumed = Flaky(FakeTarget(), dies_at=1), Flaky(FakeTarget())
+    with Store(tmp_path / "a") as store, pytest.raises(KeyboardInterrupt):
+        Engine(stopped, store, batch_tokens=30).ensure(rows)
+    assert [len(batch.requests) for batch in stopped.done] == [3]
+    with Store(tmp_path / "a") as store:
+        Engine(resumed, store, batch_tokens=30).ensure(rows)
+    first = resumed.done[0]
+    assert (first.prefix, len(first.requests)) == (PREFIX, 1)
+
+
+def test_a_resumed_run_gives_the_same_bits(tmp_path: Path, folder: Path) -> None:
     target = HFTarget(folder, dtype="float32")
     rows = some(20, vocabulary=300)
     with Store() as store:
@@ -160,7 +178,7 @@ def test_a_resumed_run_gives_the_same_bits(tmp_path, folder):
                 assert found.tobytes() == getattr(answer, part).tobytes()
 
 
-def test_more_records_later_ask_only_for_what_is_new(store):
+def test_more_records_later_ask_only_for_what_is_new(store: Store) -> None:
     rows = some(40)
     Engine(FakeTarget(), store, batch_tokens=100).ensure(rows[::2])
     target = Flaky(FakeTarget())
@@ -169,7 +187,7 @@ def test_more_records_later_ask_only_for_what_is_new(store):
     assert len(scored(target.done)) == 20
 
 
-def test_out_of_memory_halves_the_budget_and_goes_on(store):
+def test_out_of_memory_halves_the_budget_and_goes_on(store: Store) -> None:
     rows = some(40)
     target = Flaky(FakeTarget(), fits=150)
     engine = Engine(target, store, batch_tokens=1000)
@@ -181,7 +199,7 @@ def test_out_of_memory_halves_the_budget_and_goes_on(store):
     assert engine.n_scored == 40
 
 
-def test_each_failure_at_least_halves_what_is_tried_next(store):
+def test_each_failure_at_least_halves_what_is_tried_next(store: Store) -> None:
     target = Flaky(FakeTarget(), fits=40)
     rows = [Request((i,), (1,) * 19) for i in range(64)]
     Engine(target, store, batch_tokens=10**6).ensure(rows)
@@ -190,7 +208,7 @@ def test_each_failure_at_least_halves_what_is_tried_next(store):
     assert {len(batch.requests) for batch in target.done} == {2}
 
 
-def test_a_single_request_that_does_not_fit_is_an_error(store):
+def test_a_single_request_that_does_not_fit_is_an_error(store: Store) -> None:
     rows = [Request((1,), (2,) * n) for n in (3, 5, 99)]
     target = Flaky(FakeTarget(), fits=50)
     with pytest.raises(OutOfMemoryError, match="a single record of 100 tokens") as raised:
@@ -198,7 +216,7 @@ def test_a_single_request_that_does_not_fit_is_an_error(store):
     assert "--max-length" in str(raised.value)
 
 
-def test_what_fitted_before_is_kept(store):
+def test_what_fitted_before_is_kept(store: Store) -> None:
     fits = [Request((*PREFIX, 1), (i,), shared=len(PREFIX)) for i in range(2)]
     target = Flaky(FakeTarget(), fits=90)
     with pytest.raises(OutOfMemoryError):
@@ -207,7 +225,7 @@ def test_what_fitted_before_is_kept(store):
 
 
 @pytest.mark.parametrize("fits", [150, 10**9])
-def test_progress_rises_and_ends_at_the_total(store, fits):
+def test_progress_rises_and_ends_at_the_total(store: Store, fits: int) -> None:
     rows = some(40)
     Engine(FakeTarget(), store).ensure(rows[:7])
     seen = []
@@ -220,9 +238,9 @@ def test_progress_rises_and_ends_at_the_total(store, fits):
     assert all(a < b for a, b in itertools.pairwise(done))
 
 
-def test_a_target_that_leaves_an_answer_out_is_a_bug_and_nothing_is_kept(store):
+def test_a_target_that_leaves_an_answer_out_is_a_bug_and_nothing_is_kept(store: Store) -> None:
     class Short(Flaky):
-        def execute(self, batch):
+        def execute(self, batch: Batch) -> list[TokenStats]:
             return self.inner.execute(batch)[:-1]
 
     with pytest.raises(ValueError, match="zip"):

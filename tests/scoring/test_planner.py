@@ -1,5 +1,6 @@
 import random
 from collections import Counter
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -27,13 +28,13 @@ BUDGET = st.integers(1, 200)
 
 
 @given(MANY, BUDGET)
-def test_every_distinct_request_is_in_exactly_one_batch(rows, budget):
+def test_every_distinct_request_is_in_exactly_one_batch(rows: list[Request], budget: int) -> None:
     planned = Counter(row for batch in plan(rows, budget) for row in batch.requests)
     assert planned == Counter(set(rows))
 
 
 @given(MANY, BUDGET)
-def test_padded_tokens_stay_in_the_budget(rows, budget):
+def test_padded_tokens_stay_in_the_budget(rows: list[Request], budget: int) -> None:
     for batch in plan(rows, budget):
         n_rows = len(batch.requests)
         width = max(row.length for row in batch.requests) - len(batch.prefix)
@@ -44,14 +45,18 @@ def test_padded_tokens_stay_in_the_budget(rows, budget):
 
 
 @given(MANY, BUDGET, st.randoms(use_true_random=False))
-def test_the_order_of_the_input_does_not_matter(rows, budget, rng: random.Random):
+def test_the_order_of_the_input_does_not_matter(
+    rows: list[Request], budget: int, rng: random.Random
+) -> None:
     shuffled = [*rows, *rows[:3]]
     rng.shuffle(shuffled)
     assert plan(shuffled, budget) == plan(rows, budget)
 
 
 @given(MANY, BUDGET)
-def test_a_batch_begins_with_its_prefix_and_leaves_a_context_token(rows, budget):
+def test_a_batch_begins_with_its_prefix_and_leaves_a_context_token(
+    rows: list[Request], budget: int
+) -> None:
     for batch in plan(rows, budget):
         assert not batch.prefix or len(batch.prefix) >= MIN_PREFIX
         for row in batch.requests:
@@ -60,7 +65,7 @@ def test_a_batch_begins_with_its_prefix_and_leaves_a_context_token(rows, budget)
 
 
 @given(MANY, BUDGET)
-def test_within_a_prefix_the_longest_rows_come_first(rows, budget):
+def test_within_a_prefix_the_longest_rows_come_first(rows: list[Request], budget: int) -> None:
     by_prefix = {}
     for batch in plan(rows, budget):
         by_prefix.setdefault(batch.prefix, []).extend(row.length for row in batch.requests)
@@ -68,7 +73,7 @@ def test_within_a_prefix_the_longest_rows_come_first(rows, budget):
         assert lengths == sorted(lengths, reverse=True)
 
 
-def test_rows_with_one_prefix_share_a_batch():
+def test_rows_with_one_prefix_share_a_batch() -> None:
     prefix = tuple(range(50))
     rows = [Request((*prefix, 7), (i, i), shared=50) for i in range(4)]
     (batch,) = plan(rows, 1000)
@@ -76,7 +81,7 @@ def test_rows_with_one_prefix_share_a_batch():
     assert set(batch.requests) == set(rows)
 
 
-def test_a_prefix_that_only_one_row_has_is_not_read_apart():
+def test_a_prefix_that_only_one_row_has_is_not_read_apart() -> None:
     lone = Request(tuple(range(50)), (1,), shared=50)
     other = Request((9,), (1,))
     (batch,) = plan([lone, other], 1000)
@@ -85,13 +90,13 @@ def test_a_prefix_that_only_one_row_has_is_not_read_apart():
 
 
 @pytest.mark.parametrize(("shared", "expected"), [(MIN_PREFIX - 1, 0), (MIN_PREFIX, MIN_PREFIX)])
-def test_short_prefixes_are_not_worth_it(shared, expected):
+def test_short_prefixes_are_not_worth_it(shared: int, expected: Any) -> None:
     context = tuple(range(shared + 1))
     rows = [Request(context, (i,), shared=shared) for i in range(2)]
     assert [len(batch.prefix) for batch in plan(rows, 1000)] == [expected]
 
 
-def test_long_prefixes_bound_the_rows_of_a_batch():
+def test_long_prefixes_bound_the_rows_of_a_batch() -> None:
     prefix = tuple(range(1000))
     rows = [Request((*prefix, 0), (i,), shared=1000) for i in range(60)]
     sizes = [len(batch.requests) for batch in plan(rows, 200)]
@@ -100,7 +105,7 @@ def test_long_prefixes_bound_the_rows_of_a_batch():
 
 
 @given(MANY)
-def test_of_equal_requests_the_one_that_shares_most_is_kept(rows):
+def test_of_equal_requests_the_one_that_shares_most_is_kept(rows: list[Request]) -> None:
     kept = distinct(rows)
     assert set(kept) == set(rows)
     assert len(kept) == len(set(rows))
@@ -108,7 +113,7 @@ def test_of_equal_requests_the_one_that_shares_most_is_kept(rows):
         assert row.shared == max(other.shared for other in rows if other == row)
 
 
-def test_a_budget_below_one_is_a_bug_of_the_caller():
+def test_a_budget_below_one_is_a_bug_of_the_caller() -> None:
     with pytest.raises(ValueError, match="batch_tokens=0"):
         plan([], 0)
     assert plan([], 1) == []

@@ -5,6 +5,9 @@ import stat
 import subprocess
 import sys
 import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,7 +20,7 @@ PRIVATE = "Mina Okafor of Harrow Lane owes 412.70"
 REQUEST = Request(tuple(PRIVATE[:10].encode()), tuple(PRIVATE[10:].encode()))
 
 
-def stats(n=5, dtype=np.float32, *, seed=0):
+def stats(n: int = 5, dtype: Any = np.float32, *, seed: int = 0) -> TokenStats:
     rng = np.random.default_rng(seed)
     return TokenStats(
         logprob=-rng.exponential(size=n).astype(dtype),
@@ -28,7 +31,7 @@ def stats(n=5, dtype=np.float32, *, seed=0):
     )
 
 
-def assert_same(one, other):
+def assert_same(one: TokenStats, other: TokenStats) -> None:
     for part in dataclasses.fields(TokenStats):
         a, b = getattr(one, part.name), getattr(other, part.name)
         if a is None:
@@ -38,23 +41,23 @@ def assert_same(one, other):
             np.testing.assert_array_equal(a, b)
 
 
-def key(number):
+def key(number: int) -> bytes:
     return number.to_bytes(16, "big")
 
 
-def skip_where_writable(path):
+def skip_where_writable(path: Path) -> None:
     if os.access(path, os.W_OK):
         pytest.skip("permissions do not bind root")
 
 
 @pytest.fixture
-def path(tmp_path):
+def path(tmp_path: Path) -> Path:
     return tmp_path / "cache" / "answers.sqlite"
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("n", [0, 1, 7])
-def test_what_comes_back_is_what_was_kept(path, dtype, n):
+def test_what_comes_back_is_what_was_kept(path: Path, dtype: Any, n: int) -> None:
     kept = stats(n, dtype)
     with Store(path) as store:
         store.put([(key(1), kept)])
@@ -64,7 +67,7 @@ def test_what_comes_back_is_what_was_kept(path, dtype, n):
 
 
 @pytest.mark.parametrize("missing", ["mean", "sd", "rank", "argmax", ("mean", "rank"), "all"])
-def test_parts_that_a_target_does_not_give_stay_none(missing):
+def test_parts_that_a_target_does_not_give_stay_none(missing: Any) -> None:
     names = ("mean", "sd", "rank", "argmax") if missing == "all" else missing
     names = (names,) if isinstance(names, str) else names
     kept = dataclasses.replace(stats(), **dict.fromkeys(names))
@@ -73,14 +76,14 @@ def test_parts_that_a_target_does_not_give_stay_none(missing):
         assert_same(store.get(key(1)), kept)
 
 
-def test_infinite_and_undefined_numbers_survive():
+def test_infinite_and_undefined_numbers_survive() -> None:
     kept = TokenStats(np.array([-np.inf, np.nan, -0.0], np.float32))
     with Store() as store:
         store.put([(key(1), kept)])
         assert store.get(key(1)).logprob.tobytes() == kept.logprob.tobytes()
 
 
-def test_wide_integers_and_strided_arrays_are_kept():
+def test_wide_integers_and_strided_arrays_are_kept() -> None:
     kept = TokenStats(
         logprob=np.arange(10.0)[::2],
         rank=np.arange(10, dtype=np.int64)[::2],
@@ -91,7 +94,7 @@ def test_wide_integers_and_strided_arrays_are_kept():
         assert store.get(key(1)).rank.tolist() == [0, 2, 4, 6, 8]
 
 
-def test_the_key_tells_apart_what_gives_other_answers():
+def test_the_key_tells_apart_what_gives_other_answers() -> None:
     requests = [
         Request((1, 2), (3, 4)),
         Request((1,), (2, 3, 4)),
@@ -106,11 +109,11 @@ def test_the_key_tells_apart_what_gives_other_answers():
     assert {len(one) for one in keys} == {16}
 
 
-def test_the_key_does_not_depend_on_what_is_shared():
+def test_the_key_does_not_depend_on_what_is_shared() -> None:
     assert key_of("a", Request((1, 2), (3,), shared=2)) == key_of("a", Request((1, 2), (3,)))
 
 
-def test_many_keys_are_looked_up():
+def test_many_keys_are_looked_up() -> None:
     keys = [key(i) for i in range(1201)]
     with Store() as store:
         store.put((one, stats(1)) for one in keys[::3])
@@ -118,7 +121,7 @@ def test_many_keys_are_looked_up():
         assert store.present([]) == set()
 
 
-def test_counts_how_often_an_answer_was_scored(path):
+def test_counts_how_often_an_answer_was_scored(path: Path) -> None:
     with Store(path) as store:
         assert store.count() == (0, 0)
         store.put([(key(1), stats()), (key(2), stats())])
@@ -128,12 +131,12 @@ def test_counts_how_often_an_answer_was_scored(path):
         assert_same(store.get(key(1)), stats(seed=1))
 
 
-def test_an_answer_that_is_not_there_is_an_error():
+def test_an_answer_that_is_not_there_is_an_error() -> None:
     with Store() as store, pytest.raises(StoreError, match="not in the store any more"):
         store.get(key(1))
 
 
-def test_every_damaged_byte_of_an_answer_is_noticed(path):
+def test_every_damaged_byte_of_an_answer_is_noticed(path: Path) -> None:
     with Store(path) as store:
         store.put([(key(1), stats(3))])
         (whole,) = store._db.execute("SELECT value FROM answers").fetchone()
@@ -147,7 +150,7 @@ def test_every_damaged_byte_of_an_answer_is_noticed(path):
             assert "delete the file" in str(raised.value)
 
 
-def test_a_file_that_is_no_database_is_refused_and_left_alone(path):
+def test_a_file_that_is_no_database_is_refused_and_left_alone(path: Path) -> None:
     path.parent.mkdir()
     path.write_bytes(b"my thesis " * 1000)
     with pytest.raises(StoreError, match="is not a store of answers"):
@@ -155,20 +158,20 @@ def test_a_file_that_is_no_database_is_refused_and_left_alone(path):
     assert path.read_bytes() == b"my thesis " * 1000
 
 
-def test_a_folder_in_the_files_place_is_refused(path):
+def test_a_folder_in_the_files_place_is_refused(path: Path) -> None:
     path.mkdir(parents=True)
     with pytest.raises(StoreError, match="cannot be used"):
         Store(path)
 
 
-def test_a_file_in_the_folders_place_is_refused(path):
+def test_a_file_in_the_folders_place_is_refused(path: Path) -> None:
     path.parent.write_text("")
     with pytest.raises(StoreError, match="cannot be made") as raised:
         Store(path)
     assert "--cache-dir" in str(raised.value)
 
 
-def test_a_folder_that_cannot_be_written_is_explained(tmp_path):
+def test_a_folder_that_cannot_be_written_is_explained(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
     skip_where_writable(tmp_path)
     with pytest.raises(StoreError, match="cannot be made") as raised:
@@ -176,7 +179,7 @@ def test_a_folder_that_cannot_be_written_is_explained(tmp_path):
     assert "--no-cache" in str(raised.value)
 
 
-def test_a_file_that_cannot_be_written_can_still_be_read(path):
+def test_a_file_that_cannot_be_written_can_still_be_read(path: Path) -> None:
     with Store(path) as store:
         store.put([(key(1), stats())])
     path.chmod(0o400)
@@ -188,7 +191,7 @@ def test_a_file_that_cannot_be_written_can_still_be_read(path):
     assert "--cache-dir" in str(raised.value)
 
 
-def test_a_full_disk_is_said_and_loses_nothing(path):
+def test_a_full_disk_is_said_and_loses_nothing(path: Path) -> None:
     with Store(path) as store:
         store.put([(key(1), stats(10))])
         (pages,) = store._db.execute("PRAGMA page_count").fetchone()
@@ -203,8 +206,8 @@ def test_a_full_disk_is_said_and_loses_nothing(path):
         assert store.count() == (49, 1)
 
 
-def test_answers_are_kept_all_or_none():
-    def fails():
+def test_answers_are_kept_all_or_none() -> None:
+    def fails() -> Iterator[tuple[bytes, TokenStats]]:
         yield key(1), stats()
         msg = "in the middle"
         raise RuntimeError(msg)
@@ -215,7 +218,7 @@ def test_answers_are_kept_all_or_none():
         assert store.count() == (0, 0)
 
 
-def test_the_file_holds_no_text_and_nothing_pickled(path):
+def test_the_file_holds_no_text_and_nothing_pickled(path: Path) -> None:
     with Store(path) as store:
         store.put([(key_of("model", REQUEST), stats())])
     raw = b"".join(file.read_bytes() for file in path.parent.iterdir())
@@ -227,7 +230,7 @@ def test_the_file_holds_no_text_and_nothing_pickled(path):
     assert b"\x80\x04\x95" not in raw
 
 
-def test_only_its_user_may_read_the_file(path):
+def test_only_its_user_may_read_the_file(path: Path) -> None:
     with Store(path) as store:
         store.put([(key(1), stats())])
         modes = {stat.S_IMODE(file.stat().st_mode) for file in path.parent.iterdir()}
@@ -235,7 +238,7 @@ def test_only_its_user_may_read_the_file(path):
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
 
 
-def test_two_open_stores_see_each_others_answers(path):
+def test_two_open_stores_see_each_others_answers(path: Path) -> None:
     with Store(path) as one, Store(path) as other:
         one.put([(key(1), stats(seed=1))])
         other.put([(key(2), stats(seed=2))])
@@ -243,7 +246,7 @@ def test_two_open_stores_see_each_others_answers(path):
         assert_same(other.get(key(1)), stats(seed=1))
 
 
-def test_a_store_of_something_else_is_not_written(path):
+def test_a_store_of_something_else_is_not_written(path: Path) -> None:
     path.parent.mkdir()
     with sqlite3.connect(path) as db:
         db.execute("CREATE TABLE answers (question TEXT)")
@@ -252,7 +255,7 @@ def test_a_store_of_something_else_is_not_written(path):
         store.put([(key(1), stats())])
 
 
-def test_a_killed_process_loses_at_most_the_batch_in_flight(path):
+def test_a_killed_process_loses_at_most_the_batch_in_flight(path: Path) -> None:
     program = textwrap.dedent(f"""
         import sys
         from pathlib import Path

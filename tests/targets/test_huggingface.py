@@ -1,7 +1,12 @@
 import contextlib
 import json
 import shutil
+import subprocess
+import sys
 import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -31,11 +36,11 @@ PREFIX = tuple(range(20, 60))
 
 
 @pytest.fixture(scope="module")
-def folders(tmp_path_factory):
+def folders(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     """Model folders by name, made when they are first asked for."""
     root = tmp_path_factory.mktemp("models")
 
-    def folder(name):
+    def folder(name: str) -> Path:
         if not (root / name).exists():
             make = {"mistral": mistral, **dict.fromkeys((*tiny.FAMILIES, "gemma2"), tiny.folder)}
             arguments = (root / name,) if name == "mistral" else (root / name, name)
@@ -45,13 +50,13 @@ def folders(tmp_path_factory):
     return folder
 
 
-def saved(model, where):
+def saved(model: Any, where: Path) -> Path:
     model.to(torch.float64).save_pretrained(where)
     tiny.tokenizer().save_pretrained(where)
     return where
 
 
-def mistral(where):
+def mistral(where: Path) -> Path:
     """Sliding windows shorter than a prefix."""
     with torch.random.fork_rng():
         torch.random.manual_seed(0)
@@ -69,7 +74,7 @@ def mistral(where):
         return saved(MistralForCausalLM(config), where)
 
 
-def requests(n=7, *, seed=0, prefix=()):
+def requests(n: int = 7, *, seed: int = 0, prefix: tuple[int, ...] = ()) -> tuple[Request, ...]:
     """Rows of several lengths; their scored tokens begin early, late, and span gaps."""
     rng = np.random.default_rng(seed)
     rows = []
@@ -80,7 +85,7 @@ def requests(n=7, *, seed=0, prefix=()):
     return tuple(rows)
 
 
-def slow(model, row):
+def slow(model: Any, row: Request) -> dict[str, np.ndarray]:
     """The same by the book: one row, one plain forward pass, everything in float64."""
     with torch.inference_mode():
         ids = torch.tensor([row.context + row.continuation])
@@ -99,11 +104,11 @@ def slow(model, row):
     }
 
 
-def plain_model(folder, dtype=torch.float64):
+def plain_model(folder: Path, dtype: Any = torch.float64) -> Any:
     return AutoModelForCausalLM.from_pretrained(folder, dtype=dtype).eval()
 
 
-def assert_close(answers, expected, *, atol, ranks=True):
+def assert_close(answers: Any, expected: Any, *, atol: float, ranks: bool = True) -> None:
     for answer, right in zip(answers, expected, strict=True):
         for part in PARTS:
             np.testing.assert_allclose(getattr(answer, part), right[part], rtol=0, atol=atol)
@@ -121,7 +126,9 @@ EXACT = {**dict.fromkeys(ALL, 1e-9), "gemma2": 1e-6}
 
 @pytest.mark.parametrize("padding", ["right", "left"])
 @pytest.mark.parametrize("family", ALL)
-def test_equals_one_plain_pass_a_row(folders, family, padding):
+def test_equals_one_plain_pass_a_row(
+    folders: Callable[[str], Path], family: str, padding: str
+) -> None:
     if (family, padding) == ("gemma2", "left"):
         pytest.skip("what masks the filling is infinite in Gemma's attention in double precision")
     target = HFTarget(folders(family), dtype="float64", padding=padding)
@@ -135,7 +142,9 @@ def test_equals_one_plain_pass_a_row(folders, family, padding):
 
 @pytest.mark.parametrize("padding", ["right", "left"])
 @pytest.mark.parametrize("family", ALL)
-def test_a_cached_prefix_changes_nothing(folders, family, padding):
+def test_a_cached_prefix_changes_nothing(
+    folders: Callable[[str], Path], family: str, padding: str
+) -> None:
     target = HFTarget(folders(family), dtype="float64", padding=padding)
     model = plain_model(folders(family))
     rows = requests(prefix=PREFIX)
@@ -153,7 +162,9 @@ def test_a_cached_prefix_changes_nothing(folders, family, padding):
 
 @pytest.mark.parametrize("padding", ["right", "left"])
 @pytest.mark.parametrize("family", ALL)
-def test_single_precision_stays_close(folders, family, padding):
+def test_single_precision_stays_close(
+    folders: Callable[[str], Path], family: str, padding: str
+) -> None:
     target = HFTarget(folders(family), dtype="float32", padding=padding)
     model = plain_model(folders(family))
     for prefix in ((), PREFIX):
@@ -166,7 +177,7 @@ def test_single_precision_stays_close(folders, family, padding):
         assert {answer.rank.dtype for answer in answers} == {np.dtype(np.int32)}
 
 
-def test_statistics_of_half_precision_are_single_precision(folders):
+def test_statistics_of_half_precision_are_single_precision(folders: Callable[[str], Path]) -> None:
     target = HFTarget(folders("llama"), dtype="bfloat16")
     model = plain_model(folders("llama"), torch.bfloat16)
     rows = requests()
@@ -179,7 +190,9 @@ def test_statistics_of_half_precision_are_single_precision(folders):
     }
 
 
-def test_many_chunks_of_positions_give_the_same(folders, monkeypatch):
+def test_many_chunks_of_positions_give_the_same(
+    folders: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
     rows = requests(9)
     whole = HFTarget(folders("llama"), dtype="float64").execute(Batch((), rows))
     monkeypatch.setitem(huggingface._HEAD_ROWS, "cpu", 7)
@@ -193,14 +206,18 @@ def test_many_chunks_of_positions_give_the_same(folders, monkeypatch):
 @pytest.mark.parametrize(
     ("family", "apart"), [*((family, True) for family in tiny.FAMILIES), ("gemma2", False)]
 )
-def test_the_head_runs_apart_only_where_that_is_what_the_model_says(folders, family, apart):
+def test_the_head_runs_apart_only_where_that_is_what_the_model_says(
+    folders: Callable[[str], Path], family: str, apart: bool
+) -> None:
     target = HFTarget(folders(family), dtype="float32")
     assert target.head_apart is apart
     said = "scored positions only" if apart else "as the model runs it"
     assert target.describe()["head"] == said
 
 
-def test_a_prefix_cache_that_gives_other_numbers_is_not_used(folders, monkeypatch):
+def test_a_prefix_cache_that_gives_other_numbers_is_not_used(
+    folders: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
     target = HFTarget(folders("llama"), dtype="float64")
     read = target._read_prefix
     monkeypatch.setattr(target, "_read_prefix", lambda prefix: read(prefix[::-1]))
@@ -211,10 +228,12 @@ def test_a_prefix_cache_that_gives_other_numbers_is_not_used(folders, monkeypatc
     assert_close(answers, [slow(model, row) for row in rows], atol=1e-9)
 
 
-def test_a_prefix_cache_that_fails_is_not_used(folders, monkeypatch):
+def test_a_prefix_cache_that_fails_is_not_used(
+    folders: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
     target = HFTarget(folders("llama"), dtype="float64")
 
-    def fails(prefix):
+    def fails(prefix: Any) -> Any:
         msg = "shape mismatch"
         raise RuntimeError(msg)
 
@@ -223,7 +242,9 @@ def test_a_prefix_cache_that_fails_is_not_used(folders, monkeypatch):
     assert target.prefix_cache is False
 
 
-def test_without_a_prefix_cache_long_rows_are_read_in_parts(folders, monkeypatch):
+def test_without_a_prefix_cache_long_rows_are_read_in_parts(
+    folders: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
     target = HFTarget(folders("llama"), dtype="float64", batch_tokens=100)
     target.prefix_cache = False
     widths = []
@@ -240,7 +261,7 @@ def test_without_a_prefix_cache_long_rows_are_read_in_parts(folders, monkeypatch
 # --- moments ----------------------------------------------------------------------------------
 
 
-def test_moments_are_exact_where_the_model_is_nearly_certain():
+def test_moments_are_exact_where_the_model_is_nearly_certain() -> None:
     logits = torch.zeros(1, 1000)
     logits[0, 3] = 30.0
     logp, mean, sd, rank, argmax = huggingface._moments(logits, torch.tensor([3]))
@@ -253,14 +274,14 @@ def test_moments_are_exact_where_the_model_is_nearly_certain():
     assert (int(rank), int(argmax)) == (0, 3)
 
 
-def test_moments_of_a_uniform_distribution():
+def test_moments_of_a_uniform_distribution() -> None:
     logp, mean, sd, rank, _ = huggingface._moments(torch.full((1, 64), 5.0), torch.tensor([7]))
     assert float(logp) == float(mean) == pytest.approx(-np.log(64))
     assert float(sd) == 0
     assert int(rank) == 0
 
 
-def test_tokens_that_a_model_rules_out_add_to_no_moment():
+def test_tokens_that_a_model_rules_out_add_to_no_moment() -> None:
     logits = torch.randn(4, 50, generator=torch.Generator().manual_seed(0))
     padded = torch.cat([logits, torch.full((4, 10), -torch.inf)], 1)
     tokens = torch.arange(4)
@@ -273,7 +294,7 @@ def test_tokens_that_a_model_rules_out_add_to_no_moment():
 
 
 @pytest.mark.parametrize("vocabulary", [5, 255, 256, 257, 1000])
-def test_the_largest_is_the_first_of_equals(vocabulary):
+def test_the_largest_is_the_first_of_equals(vocabulary: int) -> None:
     draw = torch.Generator().manual_seed(vocabulary)
     logits = torch.randint(0, 9, (200, vocabulary), generator=draw).double()
     tokens = torch.randint(0, vocabulary, (200,), generator=draw)
@@ -285,7 +306,7 @@ def test_the_largest_is_the_first_of_equals(vocabulary):
     torch.testing.assert_close(logp, exact)
 
 
-def test_moments_do_not_change_the_models_logits():
+def test_moments_do_not_change_the_models_logits() -> None:
     logits = torch.randn(4, 50, generator=torch.Generator().manual_seed(0))
     before = logits.clone()
     huggingface._moments(logits, torch.arange(4))
@@ -296,7 +317,7 @@ def test_moments_do_not_change_the_models_logits():
 
 
 @pytest.fixture(scope="module")
-def bert(tmp_path_factory):
+def bert(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Path]:
     config = BertConfig(
         vocab_size=400,
         hidden_size=32,
@@ -308,14 +329,14 @@ def bert(tmp_path_factory):
     return config, tmp_path_factory.mktemp("bert")
 
 
-def test_an_encoder_is_refused(bert):
+def test_an_encoder_is_refused(bert: tuple[Any, Path]) -> None:
     config, where = bert
     folder = saved(BertForMaskedLM(config), where / "masked")
     with pytest.raises(ModelError, match="is no causal language model"):
         HFTarget(folder)
 
 
-def test_an_encoder_without_a_head_is_refused(bert):
+def test_an_encoder_without_a_head_is_refused(bert: tuple[Any, Path]) -> None:
     config, where = bert
     folder = saved(BertForMaskedLM(config).bert, where / "bare")
     with pytest.raises(ModelError, match="lacks weights that a language model needs") as raised:
@@ -323,7 +344,9 @@ def test_an_encoder_without_a_head_is_refused(bert):
     assert "encoder" in str(raised.value)
 
 
-def test_weights_that_are_no_numbers_are_an_error_when_asked(folders, tmp_path):
+def test_weights_that_are_no_numbers_are_an_error_when_asked(
+    folders: Callable[[str], Path], tmp_path: Path
+) -> None:
     folder = shutil.copytree(folders("llama"), tmp_path / "nan")
     model = plain_model(folder)
     with torch.no_grad():
@@ -336,7 +359,7 @@ def test_weights_that_are_no_numbers_are_an_error_when_asked(folders, tmp_path):
     assert not isinstance(raised.value, OutOfMemoryError)
 
 
-def test_another_models_tokenizer_is_noticed(folders):
+def test_another_models_tokenizer_is_noticed(folders: Callable[[str], Path]) -> None:
     target = HFTarget(folders("llama"))
     for ask in (
         lambda: target.execute(Batch((), (Request((1,), (400,)),))),
@@ -348,10 +371,12 @@ def test_another_models_tokenizer_is_noticed(folders):
 
 
 @pytest.mark.parametrize("error", [MemoryError(), RuntimeError("can't allocate memory: 3 bytes")])
-def test_a_batch_that_does_not_fit_is_said_to_the_engine(folders, monkeypatch, error):
+def test_a_batch_that_does_not_fit_is_said_to_the_engine(
+    folders: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
     target = HFTarget(folders("llama"))
 
-    def fails(*_, **__):
+    def fails(*_: Any, **__: Any) -> Any:
         raise error
 
     monkeypatch.setattr(target._decoder, "forward", fails)
@@ -362,10 +387,12 @@ def test_a_batch_that_does_not_fit_is_said_to_the_engine(folders, monkeypatch, e
     assert target.prefix_cache is None
 
 
-def test_other_errors_of_a_model_are_not_hidden(folders, monkeypatch):
+def test_other_errors_of_a_model_are_not_hidden(
+    folders: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
     target = HFTarget(folders("llama"))
 
-    def fails(*_, **__):
+    def fails(*_: Any, **__: Any) -> Any:
         msg = "expected scalar type"
         raise RuntimeError(msg)
 
@@ -375,7 +402,7 @@ def test_other_errors_of_a_model_are_not_hidden(folders, monkeypatch):
 
 
 @pytest.mark.parametrize("dtype", ["float", "float99", "int8", "nn"])
-def test_an_unknown_precision_is_refused(folders, dtype):
+def test_an_unknown_precision_is_refused(folders: Callable[[str], Path], dtype: Any) -> None:
     if dtype == "float":
         assert HFTarget(folders("llama"), dtype=dtype).dtype == torch.float32
         return
@@ -383,25 +410,25 @@ def test_an_unknown_precision_is_refused(folders, dtype):
         HFTarget(folders("llama"), dtype=dtype)
 
 
-def broken_weights(folder):
+def broken_weights(folder: Path) -> None:
     (folder / "model.safetensors").write_bytes(b"no tensors")
 
 
-def broken_configuration(folder):
+def broken_configuration(folder: Path) -> None:
     (folder / "config.json").write_text("{")
 
 
-def no_tokenizer(folder):
+def no_tokenizer(folder: Path) -> None:
     for file in folder.glob("tokenizer*"):
         file.unlink()
 
 
-def weights_of_another_shape(folder):
+def weights_of_another_shape(folder: Path) -> None:
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps(config | {"hidden_size": 64}))
 
 
-def unknown_architecture(folder):
+def unknown_architecture(folder: Path) -> None:
     (folder / "config.json").write_text(json.dumps({"model_type": "no-such-thing"}))
 
 
@@ -415,7 +442,9 @@ def unknown_architecture(folder):
         unknown_architecture,
     ],
 )
-def test_what_cannot_be_loaded_is_a_model_error(folders, tmp_path, spoil):
+def test_what_cannot_be_loaded_is_a_model_error(
+    folders: Callable[[str], Path], tmp_path: Path, spoil: Callable[[Path], None]
+) -> None:
     folder = shutil.copytree(folders("llama"), tmp_path / "spoilt")
     spoil(folder)
     with pytest.raises(ModelError, match="cannot load") as raised:
@@ -427,7 +456,7 @@ def test_what_cannot_be_loaded_is_a_model_error(folders, tmp_path, spoil):
 # --- what it says of itself -------------------------------------------------------------------
 
 
-def test_is_a_target_and_says_what_it_is(folders):
+def test_is_a_target_and_says_what_it_is(folders: Callable[[str], Path]) -> None:
     target = HFTarget(folders("llama"))
     assert isinstance(target, LogprobTarget)
     assert target.access == Access.WHITE_BOX
@@ -446,7 +475,9 @@ def test_is_a_target_and_says_what_it_is(folders):
         target.without_adapter()
 
 
-def test_the_fingerprint_knows_weights_and_precision(folders, tmp_path):
+def test_the_fingerprint_knows_weights_and_precision(
+    folders: Callable[[str], Path], tmp_path: Path
+) -> None:
     folder = shutil.copytree(folders("llama"), tmp_path / "copy")
     same = HFTarget(folder).fingerprint
     assert same == HFTarget(folders("llama"), padding="left", batch_tokens=7).fingerprint
@@ -455,7 +486,7 @@ def test_the_fingerprint_knows_weights_and_precision(folders, tmp_path):
     assert len({same, other, half}) == 3
 
 
-def test_the_context_of_a_model_with_learned_positions(tmp_path):
+def test_the_context_of_a_model_with_learned_positions(tmp_path: Path) -> None:
     model = GPT2LMHeadModel(
         GPT2Config(vocab_size=400, n_embd=32, n_layer=1, n_head=2, n_positions=24)
     )
@@ -475,18 +506,40 @@ def test_the_context_of_a_model_with_learned_positions(tmp_path):
     assert target.generate([list(range(24))], max_new_tokens=5) == [[]]
 
 
-def test_another_model_serves_as_reference(folders, tmp_path):
+def test_another_model_serves_as_reference(folders: Callable[[str], Path], tmp_path: Path) -> None:
     other = tiny.folder(tmp_path / "other", seed=1)
     target = HFTarget(folders("llama"), dtype="float64", reference=str(other))
     assert target.reference.fingerprint == HFTarget(other, dtype="float64").fingerprint
     assert target.reference is target.reference
 
 
+@pytest.mark.slow
+def test_says_nothing_on_the_terminal(folders: Callable[[str], Path], lora: Path) -> None:
+    program = f"""
+from unseen.targets.huggingface import HFTarget
+from unseen.types import Batch, Request
+prefix = tuple(range(20))
+rows = tuple(Request((*prefix, 1), (i, 2), shared=20) for i in range(2))
+for folder in {str(folders("llama"))!r}, {str(lora)!r}:
+    target = HFTarget(folder)
+    target.execute(Batch(prefix, rows))
+    target.generate([[1, 2]], max_new_tokens=3)
+    target.top_token([[1, 2]])
+    target.tokenizer.encode("word " * 2000)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert (done.stdout, done.stderr) == ("", "")
+
+
 # --- text -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("family", [*tiny.FAMILIES, "gemma2"])
-def test_top_token_and_generate_agree_with_transformers(folders, family):
+def test_top_token_and_generate_agree_with_transformers(
+    folders: Callable[[str], Path], family: str
+) -> None:
     target = HFTarget(folders(family), dtype="float64")
     model = plain_model(folders(family))
     prompts = [[5, 6, 7], list(range(30)), [1]]
@@ -510,7 +563,9 @@ def test_top_token_and_generate_agree_with_transformers(folders, family):
         assert made[0] == top
 
 
-def test_penalties_of_the_checkpoint_do_not_change_what_is_greedy(folders, tmp_path):
+def test_penalties_of_the_checkpoint_do_not_change_what_is_greedy(
+    folders: Callable[[str], Path], tmp_path: Path
+) -> None:
     folder = shutil.copytree(folders("llama"), tmp_path / "penalties")
     settings = {
         "do_sample": True,
@@ -528,7 +583,7 @@ def test_penalties_of_the_checkpoint_do_not_change_what_is_greedy(folders, tmp_p
     assert HFTarget(folder, dtype="float64").generate(prompts, max_new_tokens=20) == plain
 
 
-def test_generation_stops_at_the_end_token(folders, tmp_path):
+def test_generation_stops_at_the_end_token(folders: Callable[[str], Path], tmp_path: Path) -> None:
     folder = shutil.copytree(folders("llama"), tmp_path / "ends")
     (made,) = HFTarget(folder, dtype="float64").generate([[5, 6, 7]], max_new_tokens=12)
     settings = {"eos_token_id": made[4]}
@@ -544,12 +599,12 @@ def test_generation_stops_at_the_end_token(folders, tmp_path):
     "text",
     ["", "The quick fox", "  two  spaces ", "東京 😀", "שלום\tעולם", "e\u0301", "\r\n", "a" * 999],
 )
-def test_text_survives_the_tokenizer(text):
+def test_text_survives_the_tokenizer(text: str) -> None:
     tokenizer = HFTokenizer(tiny.tokenizer())
     assert tokenizer.decode(tokenizer.encode(text)) == text
 
 
-def test_the_beginning_token_is_known_only_where_the_tokenizer_adds_it():
+def test_the_beginning_token_is_known_only_where_the_tokenizer_adds_it() -> None:
     plain = HFTokenizer(tiny.tokenizer())
     assert plain.bos_id is None
     assert plain.eos_id == 1
@@ -563,7 +618,7 @@ def test_the_beginning_token_is_known_only_where_the_tokenizer_adds_it():
     assert tokenizer.fingerprint != plain.fingerprint
 
 
-def test_equal_tokenizers_have_equal_fingerprints():
+def test_equal_tokenizers_have_equal_fingerprints() -> None:
     assert HFTokenizer(tiny.tokenizer()).fingerprint == HFTokenizer(tiny.tokenizer()).fingerprint
     assert (
         HFTokenizer(tiny.tokenizer(vocabulary=350)).fingerprint
@@ -571,7 +626,9 @@ def test_equal_tokenizers_have_equal_fingerprints():
     )
 
 
-def test_truncation_and_padding_of_the_tokenizer_have_no_influence(folders, tmp_path):
+def test_truncation_and_padding_of_the_tokenizer_have_no_influence(
+    folders: Callable[[str], Path], tmp_path: Path
+) -> None:
     folder = shutil.copytree(folders("llama"), tmp_path / "left")
     tok = tiny.tokenizer()
     tok.padding_side = "left"
@@ -588,7 +645,7 @@ def test_truncation_and_padding_of_the_tokenizer_have_no_influence(folders, tmp_
         np.testing.assert_array_equal(a.logprob, b.logprob)
 
 
-def test_of_several_chat_templates_the_default_is_taken():
+def test_of_several_chat_templates_the_default_is_taken() -> None:
     tok = tiny.tokenizer()
     tok.chat_template = {"tools": "nothing", "default": tiny.CHAT_TEMPLATE}
     assert HFTokenizer(tok).chat_template == tiny.CHAT_TEMPLATE
@@ -605,7 +662,7 @@ def test_of_several_chat_templates_the_default_is_taken():
         "{% for %}",
     ],
 )
-def test_a_template_that_refuses_a_conversation_is_explained(template):
+def test_a_template_that_refuses_a_conversation_is_explained(template: str) -> None:
     tokenizer = HFTokenizer(tiny.tokenizer())
     turns = (Turn("user", "hi"),)
     with pytest.raises(UsageError, match="the chat template refuses this conversation"):
@@ -618,14 +675,14 @@ def test_a_template_that_refuses_a_conversation_is_explained(template):
 
 
 @contextlib.contextmanager
-def peft_warnings_ignored():
+def peft_warnings_ignored() -> Iterator[None]:
     with warnings.catch_warnings():
         for name in (".*is_gradient_checkpointing", "`past_key_values` is deprecated"):
             warnings.filterwarnings("ignore", message=name, category=FutureWarning)
         yield
 
 
-def save_adapter(base, where, config):
+def save_adapter(base: Path, where: Path, config: Any) -> Path:
     """An adapter with random weights, so that it has an effect."""
     import peft
 
@@ -639,7 +696,7 @@ def save_adapter(base, where, config):
     return where
 
 
-def loaded_with_peft(base, adapter):
+def loaded_with_peft(base: Path, adapter: Path) -> Any:
     import peft
 
     with peft_warnings_ignored():
@@ -647,7 +704,7 @@ def loaded_with_peft(base, adapter):
 
 
 @pytest.fixture(scope="module")
-def lora(folders, tmp_path_factory):
+def lora(folders: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
     import peft
 
     config = peft.LoraConfig(
@@ -657,7 +714,9 @@ def lora(folders, tmp_path_factory):
 
 
 @pytest.mark.parametrize("prefix", [(), PREFIX], ids=["whole", "prefixed"])
-def test_an_adapter_and_its_base_answer_as_they_are(folders, lora, prefix):
+def test_an_adapter_and_its_base_answer_as_they_are(
+    folders: Callable[[str], Path], lora: Path, prefix: tuple[int, ...]
+) -> None:
     target = HFTarget(lora, dtype="float64", reference="base")
     rows = requests(prefix=prefix)
     model, plain = loaded_with_peft(folders("llama"), lora), plain_model(folders("llama"))
@@ -670,7 +729,9 @@ def test_an_adapter_and_its_base_answer_as_they_are(folders, lora, prefix):
     assert target.head_apart
 
 
-def test_generation_and_top_token_follow_the_adapter(folders, lora):
+def test_generation_and_top_token_follow_the_adapter(
+    folders: Callable[[str], Path], lora: Path
+) -> None:
     target = HFTarget(lora, dtype="float64", reference="base")
     plain = HFTarget(folders("llama"), dtype="float64")
     prompts = [[5, 6, 7], list(range(30))]
@@ -683,7 +744,9 @@ def test_generation_and_top_token_follow_the_adapter(folders, lora):
     assert [one[0] for one in made] == target.top_token(prompts)
 
 
-def test_fingerprints_of_an_adapter_and_its_base(folders, lora, tmp_path):
+def test_fingerprints_of_an_adapter_and_its_base(
+    folders: Callable[[str], Path], lora: Path, tmp_path: Path
+) -> None:
     target = HFTarget(lora, reference="base")
     plain = HFTarget(folders("llama"))
     assert target.reference.fingerprint == plain.fingerprint
@@ -698,7 +761,7 @@ def test_fingerprints_of_an_adapter_and_its_base(folders, lora, tmp_path):
     assert same.fingerprint == target.fingerprint
 
 
-def test_an_adapter_that_cannot_be_switched_off_leaves_its_base_alone(tmp_path):
+def test_an_adapter_that_cannot_be_switched_off_leaves_its_base_alone(tmp_path: Path) -> None:
     import peft
 
     config = LlamaConfig(
@@ -723,13 +786,15 @@ def test_an_adapter_that_cannot_be_switched_off_leaves_its_base_alone(tmp_path):
     assert_close(answers, [slow(model, row) for row in rows], atol=1e-9)
 
 
-def test_base_as_reference_needs_an_adapter(folders):
+def test_base_as_reference_needs_an_adapter(folders: Callable[[str], Path]) -> None:
     target = HFTarget(folders("llama"), reference="base")
     with pytest.raises(ModelError, match="is no adapter"):
         _ = target.reference
 
 
-def test_an_adapter_that_does_not_fit_its_base_is_refused(folders, lora, tmp_path):
+def test_an_adapter_that_does_not_fit_its_base_is_refused(
+    folders: Callable[[str], Path], lora: Path, tmp_path: Path
+) -> None:
     with pytest.raises(ModelError, match=r"do not belong to .*gpt2"):
         HFTarget(folders("gpt2"), adapter=lora)
     from safetensors.torch import load_file, save_file
@@ -745,7 +810,7 @@ def test_an_adapter_that_does_not_fit_its_base_is_refused(folders, lora, tmp_pat
         assert "--base-model" in str(raised.value)
 
 
-def virtual(kind):
+def virtual(kind: str) -> Any:
     import peft
 
     return {
@@ -759,14 +824,16 @@ def virtual(kind):
 
 @pytest.mark.parametrize("padding", ["right", "left"])
 @pytest.mark.parametrize("kind", ["prompt", "p-tuning", "prefix"])
-def test_virtual_tokens_in_front_shift_no_score(folders, tmp_path, kind, padding):
+def test_virtual_tokens_in_front_shift_no_score(
+    folders: Callable[[str], Path], tmp_path: Path, kind: str, padding: str
+) -> None:
     adapter = save_adapter(folders("llama"), tmp_path / kind, virtual(kind))
     target = HFTarget(adapter, dtype="float64", padding=padding, reference="base")
     assert not target.head_apart
     assert target.max_length == 512 - 5
     model, plain = loaded_with_peft(folders("llama"), adapter), plain_model(folders("llama"))
 
-    def by_the_book(row):
+    def by_the_book(row: Request) -> np.ndarray:
         n = 5 if kind in ("prompt", "p-tuning") else 0
         with torch.inference_mode(), peft_warnings_ignored():
             logits = model(input_ids=torch.tensor([row.context + row.continuation])).logits[0, n:]

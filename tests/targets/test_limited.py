@@ -12,7 +12,7 @@ RUNGS = [Access.TEXT, Access.LABEL, Access.LOGPROB, Access.LOGIT]
 
 
 @pytest.mark.parametrize("access", RUNGS)
-def test_gives_its_rung_and_nothing_above(access):
+def test_gives_its_rung_and_nothing_above(access: Access) -> None:
     target = LimitedTarget(FakeTarget(), access)
     assert target.generate([[1, 2]], max_new_tokens=2) == FakeTarget().generate(
         [[1, 2]], max_new_tokens=2
@@ -32,19 +32,19 @@ def test_gives_its_rung_and_nothing_above(access):
         assert (getattr(answer, part) is None) == (access < Access.LOGIT)
 
 
-def test_refused_questions_never_reach_the_model():
+def test_refused_questions_never_reach_the_model() -> None:
     inner = FakeTarget()
     with pytest.raises(AccessError):
         stats_of_one(LimitedTarget(inner, Access.LABEL), REQUEST)
     assert inner.n_executed == 0
 
 
-def test_each_rung_has_its_own_fingerprint():
+def test_each_rung_has_its_own_fingerprint() -> None:
     prints = {LimitedTarget(FakeTarget(), access).fingerprint for access in RUNGS}
     assert len(prints | {FakeTarget().fingerprint}) == len(RUNGS) + 1
 
 
-def test_a_rung_above_the_targets_is_refused():
+def test_a_rung_above_the_targets_is_refused() -> None:
     with pytest.raises(ConfigError, match="got access LOGIT, but fake gives LOGPROB at most"):
         LimitedTarget(FakeTarget(access=Access.LOGPROB), Access.LOGIT)
     limited = LimitedTarget(FakeTarget(), Access.LABEL)
@@ -52,7 +52,7 @@ def test_a_rung_above_the_targets_is_refused():
         LimitedTarget(limited, Access.LOGPROB)
 
 
-def test_the_rest_is_the_inner_targets():
+def test_the_rest_is_the_inner_targets() -> None:
     inner = FakeTarget(max_length=77, name="little")
     target = LimitedTarget(inner, Access.LOGPROB)
     assert isinstance(target, LogprobTarget)

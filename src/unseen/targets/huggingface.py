@@ -580,8 +580,9 @@ def _moments(logits: torch.Tensor, tokens: torch.Tensor) -> tuple[torch.Tensor, 
     top, argmax = _largest(logits)
     own = logits.gather(-1, tokens[:, None])
     work = torch.empty_like(logits)
-    # Counts of at most 2**24 are exact in float32, and summed several times as fast as booleans.
-    rank = torch.gt(logits, own, out=work).sum(-1).long()
+    # Whole numbers to 2**24 are exact in float32, and summed several times as fast as booleans.
+    above = torch.gt(logits, own, out=work) if logits.device.type == "cpu" else logits > own
+    rank = above.sum(-1).long()
     shifted = logits - top[:, None]
     weights = torch.exp(shifted, out=work)
     total = weights.sum(-1)
