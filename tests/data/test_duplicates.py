@@ -1,7 +1,5 @@
 """Overlap between the sides, against all pairs compared one by one."""
 
-# ruff: noqa: S311  (texts for tests need no strong randomness)
-
 from __future__ import annotations
 
 import random

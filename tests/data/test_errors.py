@@ -15,7 +15,7 @@ from pyarrow import parquet
 from unseen.data.records import Records
 from unseen.errors import ConfigError, DataError, UnknownNameError, UsageError
 
-SECRET = "Zyxhollow"  # noqa: S105
+SECRET = "Zyxhollow"
 GOOD = json.dumps({"text": f"{SECRET} good", "id": "ok"}) + "\n"
 
 
