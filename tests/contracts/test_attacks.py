@@ -6,7 +6,7 @@ import inspect
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -27,24 +27,6 @@ SPECS = attacks.default()
 ASKING = [spec for spec in SPECS if not is_blind(attacks.create(spec))]
 N_AUDITED, N_KNOWN, N_SHOTS = 30, 50, 14
 SYLLABLES = ("ba", "Ke", "lo", "Mi", "nu", "ra", "So", "ti", "Vu", "wem", "xis", "Yal")
-
-
-class Distractible(FakeTarget):
-    """Remembers less, the less it has remembered of what it has just read.
-
-    The reference is the same model before it remembered anything.
-    """
-
-    @cached_property
-    def blank(self) -> FakeTarget:
-        return self.reference
-
-    def logits(self, ids: Sequence[int]) -> FloatArray:
-        blank, remembering = self.blank.logits(ids), super().logits(ids)
-        own = np.arange(len(ids) - 1), np.array(ids[1:])
-        familiar = np.append(0, np.cumsum(remembering[own] > blank[own]))
-        trust = (1 + familiar) / (1 + np.arange(len(ids)))
-        return blank + trust[:, None] * (remembering - blank)
 
 
 @dataclass(frozen=True)
@@ -88,7 +70,7 @@ def made(*, apart: bool, alone: int | None = None) -> World:
     judged, known = records[:N_AUDITED], records[N_AUDITED : N_AUDITED + N_KNOWN]
     if alone is not None:
         judged = [judged[alone]]
-    target = Distractible(
+    target = FakeTarget(
         [text for text, is_member in zip(texts, member, strict=True) if is_member], strength=4.0
     )
     encoder = RecordEncoder(target.tokenizer, Layout(), limit=target.max_length)

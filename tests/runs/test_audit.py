@@ -14,7 +14,7 @@ from unseen.errors import AccessError, ConfigError
 from unseen.runs.results import Results
 from unseen.targets.access import Access
 
-ATTACKS = ("loss", "zlib", "min_k", "min_k_pp", "reference", "recall")
+ATTACKS = ("loss", "zlib", "min_k", "min_k_pp", "reference")
 
 
 @pytest.fixture
@@ -65,7 +65,8 @@ def test_a_model_that_remembers_is_found_and_the_one_before_is_clear(audit) -> N
 
 
 def test_the_run_folder_holds_what_the_documentation_says(audit, files) -> None:
-    folder = audit().folder
+    with_known = (*ATTACKS, "recall")
+    folder = audit(attacks=with_known).folder
     names = {file.relative_to(folder).as_posix() for file in folder.rglob("*") if file.is_file()}
     assert {
         "run.json",
@@ -80,7 +81,7 @@ def test_the_run_folder_holds_what_the_documentation_says(audit, files) -> None:
     jsonschema.validate(json.loads((folder / "results.json").read_text()), schema)
     assert (folder.parent / "latest").resolve() == folder.resolve()
     config = yaml.safe_load((folder / "config.yaml").read_text())
-    assert unseen.FinetuneAudit(**config).attacks == ATTACKS
+    assert unseen.FinetuneAudit(**config).attacks == with_known
     about = json.loads((folder / "run.json").read_text())
     assert about["status"] == "complete"
     assert len(about["attempts"]) == 1
