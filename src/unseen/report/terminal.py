@@ -21,7 +21,7 @@ _STYLES = {"attack": "", "blind": "dim", "control": "dim", "chance": "dim"}
 def show(results: Results, console: Console) -> None:
     """Prints facts, table, footnotes and finding."""
     for name, value in facts(results):
-        console.print(Text(f"{name:<9}"), Text(value), sep="")
+        console.print(Text(f"{name:<10}"), Text(value), sep="")
     console.print()
     console.print(_table(results))
     for note in footnotes(results):
