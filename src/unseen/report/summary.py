@@ -118,7 +118,11 @@ def footnotes(results: Results) -> list[str]:
         for attack in results.attacks
         if attack.inverted and attack.kind == "attack"
     ]
+    if not results.control and results.control_note:
+        notes.append(f"control: not measured; {results.control_note}")
     for attack in (*results.attacks, *results.control):
+        if attack.note is not None:
+            notes.append(f"{_full_name(attack)} is not judged: {attack.note}")
         if attack.unscored:
             reasons = "; ".join(f"{n} × {reason}" for reason, n in sorted(attack.unscored.items()))
             notes.append(f"{_full_name(attack)} has no score for some records: {reasons}")

@@ -74,6 +74,4 @@ def _table(results: Results) -> Table:
     for row in rows(results):
         cells = [Text(cell) for cell in (label(row), row.auc, *row.tprs)]
         table.add_row(Text("►" if row.chosen else ""), *cells, style=_STYLES[row.kind])
-        if row.note:
-            table.add_row("", Text(f"  {row.note}", style="dim"))
     return table

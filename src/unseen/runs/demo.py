@@ -102,7 +102,7 @@ def _base(cache_dir: Path | None, note: Note) -> Path:
 
 
 def _train(setting: Setting, members: Sequence[Record], progress: Progress) -> None:
-    from unseen.targets.huggingface import HFTarget
+    from unseen.targets.huggingface import HFTarget, quiet
 
     target = HFTarget(setting.base, dtype="float32")
     encoder = RecordEncoder(
@@ -114,7 +114,8 @@ def _train(setting: Setting, members: Sequence[Record], progress: Progress) -> N
         RECIPE,
         progress=lambda step, steps, _: progress("fine-tuning", step, steps),
     )
-    save(trained, setting.base, setting.model)
+    with quiet():
+        save(trained, setting.base, setting.model)
 
 
 def _write(file: Path, records: Sequence[Record]) -> None:

@@ -181,7 +181,7 @@ class HFTarget:
             "batch_tokens": batch_tokens,
             "padding": padding,
         }
-        with _quiet():
+        with quiet():
             self._tokenizer = _load_tokenizer(
                 source, tokenizer, trust_remote_code=trust_remote_code
             )
@@ -325,7 +325,7 @@ class HFTarget:
 
         pad = self._tokenizer.pad_token_id
         made: list[list[int]] = []
-        with torch.inference_mode(), self._adapter(), _memory_errors(torch), _quiet():
+        with torch.inference_mode(), self._adapter(), _memory_errors(torch), quiet():
             for prompt in prompts:
                 ids = self._input([prompt])
                 room = min(max_new_tokens, self.max_length - len(prompt))
@@ -778,7 +778,7 @@ def _is_out_of_memory(torch_: Any, error: Exception) -> bool:
 
 
 @contextlib.contextmanager
-def _quiet() -> Iterator[None]:
+def quiet() -> Iterator[None]:
     """Keeps loading bars and advice of transformers away from the user's terminal."""
     from transformers.utils import logging
 
