@@ -73,7 +73,7 @@ class Audit:
 
 
 def audit_finetune(
-    target: str | LogprobTarget | None = None,
+    target: str | Path | LogprobTarget | None = None,
     data: Records | None = None,
     *,
     config: FinetuneAudit | None = None,
@@ -100,8 +100,8 @@ def audit_finetune(
     """
     if config is not None and choices:
         raise ConfigError(f"got config and also {', '.join(choices)}", fix="give one of them")
-    if isinstance(target, str):
-        choices["model"], target = target, None
+    if isinstance(target, str | Path):
+        choices["model"], target = str(target), None
     config = config or configure(**choices)
     folder, results = audit(config, target=target, records=data, progress=progress, note=note)
     return _written(folder, results)
@@ -118,7 +118,8 @@ def score_run(run: str | Path, attacks: Sequence[str] = (), **choices: Any) -> A
     Raises:
         UnseenError: where the folder holds no run, or what an attack needs was not measured.
     """
-    folder, results = rescore(Path(run), tuple(attacks), **choices)
+    specs = (attacks,) if isinstance(attacks, str) else tuple(attacks)
+    folder, results = rescore(Path(run), specs, **choices)
     return _written(folder, results)
 
 

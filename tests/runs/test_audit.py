@@ -7,6 +7,7 @@ import jsonschema
 import pyarrow.parquet as pq
 import pytest
 import records
+import tiny
 import yaml
 
 import unseen
@@ -244,3 +245,24 @@ def test_pandas_and_reports(audit, tmp_path) -> None:
     assert json.loads(audited.report(tmp_path / "r.json").read_text())["schema_version"] == "1.0"
     with pytest.raises(ConfigError, match=r"\.md or \.json"):
         audited.report(tmp_path / "r.doc")
+
+
+def test_a_stopped_run_is_continued_in_its_own_folder_not_through_the_link(audit, tmp_path) -> None:
+    first = audit(run_dir=None, runs=tmp_path / "runs")
+    about = json.loads((first.folder / "run.json").read_text())
+    (first.folder / "run.json").write_text(json.dumps(about | {"status": "running"}))
+    again = audit(run_dir=None, runs=tmp_path / "runs")
+    assert again.folder == first.folder
+    assert (tmp_path / "runs" / "latest").resolve() == first.folder.resolve()
+
+
+def test_ranks_are_not_kept(audit) -> None:
+    kept = audit().folder / "signals"
+    for file in kept.glob("*.parquet"):
+        assert not {"rank", "argmax"} & set(pq.read_table(file).column_names)
+
+
+def test_a_device_that_is_not_there(tmp_path) -> None:
+    tiny.folder(tmp_path / "m")
+    with pytest.raises(unseen.UnseenError, match="no device"):
+        unseen.HFTarget(tmp_path / "m", device="tpu")

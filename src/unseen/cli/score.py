@@ -24,7 +24,7 @@ def score(
 
     Args:
         run: the run folder.
-        attacks: which attacks, for example min_k[k=0.1]; default: those of the run.
+        attacks: attacks to add to those of the run, for example min_k[k=0.1].
         fpr: false-positive rates to report.
         confidence: coverage of the intervals.
         bootstrap: bootstrap draws.

@@ -7,6 +7,7 @@ reported again without the model.
 from __future__ import annotations
 
 import hashlib
+import os
 import secrets
 import time
 from collections import Counter
@@ -92,6 +93,8 @@ def audit(
     """
     started = time.monotonic()
     say = note or (lambda _: None)
+    if config.offline:
+        os.environ["HF_HUB_OFFLINE"] = "1"  # before anything reads it, data sets included
     attacks = choose_attacks(config.attacks)
     check_inputs(config, target, records)
     prepared = _prepare(config, records or read(config), attacks)

@@ -33,7 +33,8 @@ from unseen.signals.base import Observations, Signal, TextSignal, key
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_NOT_KEPT = ("argmax",)  # the model's first choices would spell out what it remembers
+# The model's first choices, and where its ranking had the true token, would spell out the text.
+_NOT_KEPT = ("argmax", "rank")
 _CORE = ("run.json", "config.yaml", "results.json", "records.parquet", "report.md")
 
 
@@ -194,6 +195,8 @@ def writing(file: Path) -> Iterator[None]:
 def find_unfinished(runs: Path, plan: str) -> Path | None:
     """The newest folder in which the same plan was begun and not finished."""
     for file in sorted(runs.glob("*/run.json"), reverse=True):
+        if file.parent.is_symlink():  # `latest` is another name of a folder in this list
+            continue
         with suppress(OSError, ValueError):
             about = json.loads(file.read_text(encoding="utf-8"))
             if about.get("plan") == plan and about.get("status") != "complete":

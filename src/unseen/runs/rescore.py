@@ -69,12 +69,12 @@ def rescore(path: Path, attacks: tuple[str, ...] = (), **choices: Any) -> tuple[
 
 
 def _attacks(specs: tuple[str, ...], before: Results) -> tuple[Attack, ...]:
-    """The attacks named, or all of the run; baselines that ask no model always."""
+    """The attacks named, then all of the run: scoring again adds, and takes nothing away."""
     if not specs:
         return tuple(create(row.name) for row in before.attacks)
     named = {label(attack): attack for attack in map(create, specs)}
-    blind = (create(row.name) for row in before.attacks if row.kind == "blind")
-    return tuple((named | {label(attack): attack for attack in blind}).values())
+    kept = {row.name: create(row.name) for row in before.attacks}
+    return tuple((named | kept).values())
 
 
 def _taken_over(

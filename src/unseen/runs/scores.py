@@ -20,6 +20,8 @@ from unseen.runs.judge import Judge, Subjects
 from unseen.runs.results import Results, RunFacts
 from unseen.types import Scores
 
+_BOOKKEEPING = ("", "id", "index", "row", "fold", "n_tokens")
+
 LIMITATIONS = (
     "The scores were made elsewhere; nothing here has checked what they mean.",
     "They mean membership only as far as members and non-members come from the same source.",
@@ -59,7 +61,8 @@ def evaluate_file(
         name
         for name in known
         if name not in (label_column, cluster_by)
-        and all(_number(row.values.get(name)) is not None for row in rows)
+        and not _is_bookkeeping(name)
+        and any(_number(row.values.get(name)) is not None for row in rows)
     ]
     if not names:
         raise DataError("has no column of scores", path=path, fix="name one: --score-column COLUMN")
@@ -138,6 +141,12 @@ def _checked(name: str, values: Sequence[float], ids: tuple[str, ...]) -> Scores
             fix="leave records without a score out; a placeholder would count as a score",
         )
     return Scores(ids, array)
+
+
+def _is_bookkeeping(name: str) -> bool:
+    """Whether a column numbers or describes records instead of scoring them."""
+    plain = name.strip().lower()
+    return plain in _BOOKKEEPING or plain.startswith(("population_fpr.", "unnamed:"))
 
 
 def _number(value: Any) -> float | None:

@@ -170,7 +170,7 @@ class HFTarget:
         )
         self.name = source.name
         self.padding: Padding = padding
-        self.device = torch_.device(_device(torch_, device))
+        self.device = _device(torch_, device)
         self.dtype = _dtype(torch_, dtype, self.device, source, trust_remote_code=trust_remote_code)
         self._options: dict[str, Any] = {
             "dtype": dtype,
@@ -716,10 +716,17 @@ def _max_length(config: Any) -> int:
     return 1_000_000
 
 
-def _device(torch_: Any, device: str) -> str:
-    if device != "auto":
-        return device
-    return "cuda" if torch_.cuda.is_available() else "cpu"
+def _device(torch_: Any, device: str) -> torch.device:
+    if device == "auto":
+        device = "cuda" if torch_.cuda.is_available() else "cpu"
+    try:
+        chosen: torch.device = torch_.device(device)
+        torch_.empty(1, device=chosen)
+    except (RuntimeError, AssertionError, ValueError, NotImplementedError) as error:
+        raise ModelError(
+            f"this machine has no device {device!r}", fix="--device auto | cpu | cuda | cuda:1"
+        ) from error
+    return chosen
 
 
 def _dtype(
