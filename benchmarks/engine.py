@@ -250,7 +250,8 @@ def main() -> int:
     }
     say(", ".join(f"{name} {value}" for name, value in machine.items()))
     rows = engine_speed(target, folder, requests, options.rounds)
-    rows += attacks_cost(target, records, options.rounds)
+    # The two ways differ by little: more and shorter rounds tell them apart.
+    rows += attacks_cost(target, records[: max(1, len(records) // 2)], 2 * options.rounds + 1)
     gain, prefixed = prefix_gain(target, options.prefixed, options.rounds)
     rows += gain
     rows += differences(target, requests[:8], prefixed[:4])
