@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -112,7 +112,7 @@ def score_run(run: str | Path, attacks: Sequence[str] = (), **choices: Any) -> A
 
     Args:
         run: the run folder.
-        attacks: which attacks; none means those of the run.
+        attacks: attacks to add to those of the run.
         **choices: statistics to change: fpr, confidence, bootstrap, folds, seed.
 
     Raises:
@@ -141,7 +141,11 @@ def evaluate(
     Raises:
         UsageError: where lengths differ, scores are not finite or a side is too small.
     """
-    by_name = dict(scores) if isinstance(scores, Mapping) else {"score": list(_floats(scores))}
+    by_name = (
+        dict(scores)
+        if isinstance(scores, Mapping)
+        else {"score": [float(score) for score in scores]}
+    )
     return evaluate_scores(by_name, list(labels), clusters=clusters, **choices)
 
 
@@ -199,10 +203,6 @@ def run_demo(
         f"--members {setting.members} --nonmembers {setting.nonmembers}"
     )
     return Demo(found, control, command)
-
-
-def _floats(scores: Iterable[Any]) -> Iterable[float]:
-    return (float(score) for score in scores)
 
 
 def _written(folder: RunFolder, results: Results) -> Audit:

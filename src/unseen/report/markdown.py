@@ -7,6 +7,7 @@ import re
 from typing import TYPE_CHECKING
 
 from unseen.report.summary import (
+    facts,
     footnotes,
     label,
     number,
@@ -15,7 +16,6 @@ from unseen.report.summary import (
     rows,
     shown_rates,
 )
-from unseen.report.terminal import facts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -27,6 +27,7 @@ def render(results: Results) -> str:
     """The report as one Markdown text."""
     title = {"finetune": "Membership audit of a fine-tuned model", "scores": "Membership scores"}
     finding = results.headline.sentence if results.headline else results.headline_note or ""
+    notes = footnotes(results)
     parts = [
         f"# {title[results.run.scenario]}",
         "\n".join(f"- {safe(name)}: {safe(value)}" for name, value in facts(results) if name),
@@ -37,7 +38,7 @@ def render(results: Results) -> str:
         "every attack. Blind rows never saw the model, and control rows ask the reference model: "
         "both must stay at chance.",
         _attacks(results),
-        *([_list(footnotes(results))] if footnotes(results) else []),
+        *([_list(notes)] if notes else []),
         *_headline(results),
         *_slices(results),
         "## Limits",
@@ -68,10 +69,9 @@ def _attacks(results: Results) -> str:
     header = ["", "attack", "n", "AUC", *(f"TPR @ {percent_rate(fpr)} FPR" for fpr in
                                             shown_rates(results))]  # fmt: skip
     lines = [
-        ["►" if row.chosen else "", label(row), row.n, row.auc, *row.tprs, row.note]
-        for row in rows(results)
+        ["►" if row.chosen else "", label(row), row.n, row.auc, *row.tprs] for row in rows(results)
     ]
-    return _table([*header, ""], lines)
+    return _table(header, lines)
 
 
 def _headline(results: Results) -> list[str]:

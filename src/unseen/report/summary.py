@@ -19,7 +19,37 @@ class Row:
     n: str
     auc: str
     tprs: tuple[str, ...]
-    note: str
+
+
+def facts(results: Results) -> list[tuple[str, str]]:
+    """Who was asked, about what, with which access."""
+    lines: list[tuple[str, str]] = []
+    if results.target:
+        about = results.target
+        parts = [about.get("model", ""), about.get("dtype", ""), about.get("device", "")]
+        lines.append(("target", f"{about.get('provider', '')} · " + ", ".join(filter(None, parts))))
+    if results.reference:
+        lines.append(("reference", results.reference.get("model", "")))
+    data = results.data
+    if data is not None:
+        lines.append(
+            (
+                "data",
+                f"{data.members.n_judged} members ({data.members.path}) · "
+                f"{data.nonmembers.n_judged} non-members ({data.nonmembers.path}) · "
+                f"{data.format}, loss on {data.loss_on}",
+            )
+        )
+        left_out = [f"{n} {reason}" for reason, n in sorted(data.dropped.items())]
+        if data.set_aside != (0, 0):
+            left_out.append(f"{data.set_aside[0]} + {data.set_aside[1]} set aside as known")
+        if data.truncated:
+            left_out.append(f"{data.truncated} cut to fit the context")
+        if left_out:
+            lines.append(("", "; ".join(left_out)))
+    if results.access:
+        lines.append(("access", f"{results.access}: {len(results.attacks)} attacks and baselines"))
+    return lines
 
 
 def shown_rates(results: Results) -> tuple[float, ...]:
@@ -47,9 +77,9 @@ def rows(results: Results) -> list[Row]:
     made = [_row(attack, rates, chosen=attack.name in chosen) for attack in ordered]
     if not results.control and results.control_note:
         made.append(Row("control", "control", chosen=False, n="", auc="–",
-                        tprs=tuple("–" for _ in rates), note=results.control_note))  # fmt: skip
+                        tprs=tuple("–" for _ in rates)))  # fmt: skip
     chance = Row("chance", "chance", chosen=False, n="", auc="0.500",
-                 tprs=tuple(percent(rate) for rate in rates), note="")  # fmt: skip
+                 tprs=tuple(percent(rate) for rate in rates))  # fmt: skip
     return [*made, chance]
 
 
@@ -139,7 +169,6 @@ def _row(attack: AttackResult, rates: tuple[float, ...], *, chosen: bool) -> Row
         n=f"{attack.n[0]} + {attack.n[1]}",
         auc="–" if attack.auc is None else number(attack.auc),
         tprs=tuple(_tpr(by_rate.get(fpr)) for fpr in rates),
-        note=attack.note or "",
     )
 
 

@@ -8,7 +8,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from unseen.report.summary import footnotes, label, percent_rate, rows, shown_rates
+from unseen.report.summary import facts, footnotes, label, percent_rate, rows, shown_rates
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -31,37 +31,6 @@ def show(results: Results, console: Console) -> None:
         console.print(f"[bold]FINDING[/bold]  {escape(results.headline.sentence)}")
     elif results.headline_note is not None:
         console.print(f"[bold]NO FINDING[/bold]  {escape(results.headline_note)}")
-
-
-def facts(results: Results) -> list[tuple[str, str]]:
-    """Who was asked, about what, with which access."""
-    lines: list[tuple[str, str]] = []
-    if results.target:
-        about = results.target
-        parts = [about.get("model", ""), about.get("dtype", ""), about.get("device", "")]
-        lines.append(("target", f"{about.get('provider', '')} · " + ", ".join(filter(None, parts))))
-    if results.reference:
-        lines.append(("reference", results.reference.get("model", "")))
-    data = results.data
-    if data is not None:
-        lines.append(
-            (
-                "data",
-                f"{data.members.n_judged} members ({data.members.path}) · "
-                f"{data.nonmembers.n_judged} non-members ({data.nonmembers.path}) · "
-                f"{data.format}, loss on {data.loss_on}",
-            )
-        )
-        left_out = [f"{n} {reason}" for reason, n in sorted(data.dropped.items())]
-        if data.set_aside != (0, 0):
-            left_out.append(f"{data.set_aside[0]} + {data.set_aside[1]} set aside as known")
-        if data.truncated:
-            left_out.append(f"{data.truncated} cut to fit the context")
-        if left_out:
-            lines.append(("", "; ".join(left_out)))
-    if results.access:
-        lines.append(("access", f"{results.access}: {len(results.attacks)} attacks and baselines"))
-    return lines
 
 
 def _table(results: Results) -> Table:

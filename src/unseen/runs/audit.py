@@ -26,7 +26,7 @@ from unseen.data.split import set_aside
 from unseen.data.templates import RecordEncoder, check_layout
 from unseen.errors import ConfigError
 from unseen.runs.collect import Cost, Model, Progress, collect
-from unseen.runs.folder import RunFolder, find_unfinished, point_latest, slug, writing
+from unseen.runs.folder import RunFolder, find_unfinished, point_latest, slug
 from unseen.runs.judge import Judge, Subjects
 from unseen.runs.models import measure_lengths, open_models
 from unseen.runs.plan import Plan, check_inputs, choose_attacks, plan_attacks, plan_id
@@ -233,10 +233,7 @@ def _yaml(config: FinetuneAudit) -> str:
 def _store(config: FinetuneAudit) -> Store:
     if not config.cache:
         return Store(None)
-    folder = config.cache_dir or default_cache()
-    with writing(folder):
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    return Store(folder / "answers.sqlite")
+    return Store((config.cache_dir or default_cache()) / "answers.sqlite")
 
 
 # --- measure, score, judge --------------------------------------------------------------------

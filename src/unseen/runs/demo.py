@@ -19,6 +19,7 @@ from unseen.errors import ModelError
 from unseen.runs.folder import writing
 from unseen.targets.files import default_cache, locate
 from unseen.targets.gguf import convert, packaged_smollm2
+from unseen.targets.quiet import quiet
 from unseen.training.finetune import Recipe, finetune, save
 
 if TYPE_CHECKING:
@@ -102,7 +103,7 @@ def _base(cache_dir: Path | None, note: Note) -> Path:
 
 
 def _train(setting: Setting, members: Sequence[Record], progress: Progress) -> None:
-    from unseen.targets.huggingface import HFTarget, quiet
+    from unseen.targets.huggingface import HFTarget
 
     target = HFTarget(setting.base, dtype="float32")
     encoder = RecordEncoder(

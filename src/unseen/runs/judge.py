@@ -132,6 +132,7 @@ class Judge:
     def __init__(self, choices: StatisticsChoices, subjects: Subjects) -> None:
         self._choices = choices
         self._subjects = subjects
+        self._place = {id_: i for i, id_ in enumerate(subjects.ids)}
         self._folds = self._cut(choices.folds, _FOLDS)
         self._fit_folds = self._cut(FIT_FOLDS, _FIT)
 
@@ -361,8 +362,7 @@ class Judge:
         return dict(zip(scores.ids, (above / len(others)).tolist(), strict=True))
 
     def _places(self, scores: Scores) -> IntArray:
-        place = {id_: i for i, id_ in enumerate(self._subjects.ids)}
-        return np.array([place[id_] for id_ in scores.ids], dtype=np.int64)
+        return np.array([self._place[id_] for id_ in scores.ids], dtype=np.int64)
 
     def _clusters(self, found: IntArray) -> list[str] | None:
         clusters = self._subjects.clusters

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Protocol, cast, runtime_checkable
 
 from unseen.data.templates import Layout, RecordEncoder
-from unseen.errors import ConfigError, ModelError
+from unseen.errors import ConfigError, UnscorableError, need
 from unseen.runs.collect import Model
 from unseen.signals.base import REFERENCE, TARGET
 from unseen.targets.access import Access, LogprobTarget
 from unseen.targets.fake import FakeTarget
+from unseen.targets.files import no_base
 from unseen.targets.limited import LimitedTarget
 
 if TYPE_CHECKING:
@@ -61,8 +61,6 @@ def open_models(config: FinetuneAudit, target: LogprobTarget | None = None) -> d
         ModelError: where a model cannot be loaded.
         ConfigError: where the template or the access does not fit.
     """
-    if config.offline:
-        os.environ["HF_HUB_OFFLINE"] = "1"
     _set_threads(config)
     target = target or _load(config.model, config)
     reference = _reference(config, target)
@@ -117,10 +115,7 @@ def _reference(config: FinetuneAudit, target: LogprobTarget) -> LogprobTarget | 
         if own is None and getattr(target, "has_base", False):
             own = cast("LogprobTarget", target.without_adapter())  # type: ignore[attr-defined]
         if own is None and wanted == "base":
-            raise ModelError(
-                f"{target.name} is no adapter, so it has no base model to compare with",
-                fix="name the model that it was fine-tuned from: --reference MODEL",
-            )
+            raise no_base(target.name)
         return own
     plain = {"adapter": None, "base_model": None, "revision": None, "tokenizer": None}
     reference = _load(wanted, config.model_copy(update=plain))
@@ -134,15 +129,11 @@ def _reference(config: FinetuneAudit, target: LogprobTarget) -> LogprobTarget | 
 
 def _set_threads(config: FinetuneAudit) -> None:
     if config.threads is not None:
-        from unseen.errors import need
-
         need("torch", "hf").set_num_threads(config.threads)
 
 
 def measure_lengths(records: tuple[Record, ...], model: Model) -> tuple[dict[str, int], int]:
     """Scored tokens of each record that can be scored, and how many records were cut."""
-    from unseen.errors import UnscorableError
-
     lengths: dict[str, int] = {}
     truncated = 0
     for record in records:

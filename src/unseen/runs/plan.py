@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import json
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ from unseen.attacks import create, default, label
 from unseen.attacks.base import Attack, is_blind
 from unseen.data.templates import RecordEncoder
 from unseen.errors import AccessError, ConfigError
-from unseen.signals.base import REFERENCE, TARGET, LikelihoodSignal, Signal, key
+from unseen.signals.base import REFERENCE, TARGET, LikelihoodSignal, Signal, asked_of, key
 from unseen.signals.token_stats import TokenStatistics
 
 if TYPE_CHECKING:
@@ -49,9 +48,7 @@ class Plan:
         """Everything that has to be measured, once."""
         wanted = [signal for attack in self.attacks for signal in attack.signals()]
         wanted += [
-            dataclasses.replace(signal, of=REFERENCE)  # type: ignore[type-var]
-            for attack in self.control
-            for signal in attack.signals()
+            asked_of(signal, REFERENCE) for attack in self.control for signal in attack.signals()
         ]
         return tuple(dict.fromkeys(wanted))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import time
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ from unseen.runs.config import FinetuneAudit, configure
 from unseen.runs.folder import RunFolder
 from unseen.runs.judge import Judge, Subjects
 from unseen.runs.results import Results
-from unseen.signals.base import REFERENCE, TARGET, Observations, Signal
+from unseen.signals.base import REFERENCE, TARGET, Observations, Signal, asked_of
 from unseen.types import Scores
 
 
@@ -27,7 +26,7 @@ def rescore(path: Path, attacks: tuple[str, ...] = (), **choices: Any) -> tuple[
 
     Args:
         path: the run folder.
-        attacks: specs; none means the attacks of the run.
+        attacks: specs of attacks to add to those of the run.
         **choices: statistics to change: fpr, confidence, bootstrap, folds.
 
     Raises:
@@ -70,8 +69,6 @@ def rescore(path: Path, attacks: tuple[str, ...] = (), **choices: Any) -> tuple[
 
 def _attacks(specs: tuple[str, ...], before: Results) -> tuple[Attack, ...]:
     """The attacks named, then all of the run: scoring again adds, and takes nothing away."""
-    if not specs:
-        return tuple(create(row.name) for row in before.attacks)
     named = {label(attack): attack for attack in map(create, specs)}
     kept = {row.name: create(row.name) for row in before.attacks}
     return tuple((named | kept).values())
@@ -109,10 +106,7 @@ def _signals(run: tuple[Attack, ...]) -> list[Signal]:
 
 
 def _on_reference(attack: Attack) -> list[Signal]:
-    return [
-        dataclasses.replace(signal, of=REFERENCE)  # type: ignore[type-var]
-        for signal in attack.signals()
-    ]
+    return [asked_of(signal, REFERENCE) for signal in attack.signals()]
 
 
 def _results(folder: RunFolder) -> Results:

@@ -41,7 +41,7 @@ def evaluate_file(
     Args:
         path: a row a record.
         label_column: says who is a member.
-        score_columns: none means every other column whose values are all numbers.
+        score_columns: none means every other column with numbers that is not known to number records.
         cluster_by: column of clusters.
         **choices: fpr, confidence, bootstrap, folds, seed.
 

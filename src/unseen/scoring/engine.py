@@ -67,8 +67,8 @@ class Engine:
         keys = {request: self._key(request) for request in wanted}
         stored = self._store.present(keys.values())
         todo = self._remaining(wanted, {row for row in wanted if keys[row] in stored})
-        self.n_stored += len(wanted) - sum(len(batch.requests) for batch in todo)
         done = len(wanted) - sum(len(batch.requests) for batch in todo)
+        self.n_stored += done
         if progress is not None:
             progress(done, len(wanted))
         while todo:

@@ -134,6 +134,11 @@ def key(signal: Signal) -> str:
     return f"{type(signal).__name__}{json.dumps(fields, sort_keys=True)}"
 
 
+def asked_of(signal: Signal, role: str) -> Signal:
+    """The same measurement, of the model in another role."""
+    return dataclasses.replace(signal, of=role)  # type: ignore[type-var]
+
+
 def known_needed(signals: Iterable[Signal]) -> tuple[int, int]:
     """How many members and non-members have to be set aside for some signals.
 
@@ -199,7 +204,7 @@ class Observations:
 
         def moved(by_signal: Mapping[Signal, Mapping[str, Any]]) -> dict[Signal, Mapping[str, Any]]:
             return {
-                dataclasses.replace(signal, of=TARGET): values  # type: ignore[type-var]
+                asked_of(signal, TARGET): values
                 for signal, values in by_signal.items()
                 if signal.of == role
             }

@@ -247,3 +247,11 @@ def default_cache() -> Path:
     import platformdirs
 
     return Path(platformdirs.user_cache_dir("unseen"))
+
+
+def no_base(name: str) -> ModelError:
+    """The error for a model that brings no base to compare it with."""
+    return ModelError(
+        f"{name} is no adapter, so it has no base model to compare with",
+        fix="name the model that it was fine-tuned from: --reference MODEL",
+    )

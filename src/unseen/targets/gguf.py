@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from unseen.errors import ModelError, StoreError, need
+from unseen.targets.quiet import quiet
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -225,20 +226,11 @@ def _write(model: Any, tokenizer: Any, folder: Path) -> None:
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
     """No progress bars, log lines or warnings of transformers meanwhile."""
-    from transformers.utils import logging
-
-    verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
-    logging.set_verbosity(logging.CRITICAL)
-    logging.disable_progress_bar()
     reader = _module("transformers.modeling_gguf_pytorch_utils")  # brings a bar of its own
-    try:
-        with warnings.catch_warnings(), _swapped(reader, "tqdm", lambda items, **_: items):
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        logging.set_verbosity(verbosity)
-        if bars:
-            logging.enable_progress_bar()
+    plain = _swapped(reader, "tqdm", lambda items, **_: items)
+    with quiet(errors=False), warnings.catch_warnings(), plain:
+        warnings.simplefilter("ignore")
+        yield
 
 
 @contextlib.contextmanager

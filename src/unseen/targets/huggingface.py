@@ -15,7 +15,6 @@ import functools
 import hashlib
 import inspect
 import json
-import os
 import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -23,7 +22,8 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 from unseen.errors import ModelError, OutOfMemoryError, TargetError, UsageError, need
 from unseen.targets.access import Access
-from unseen.targets.files import Source, fingerprint_of, locate
+from unseen.targets.files import Source, fingerprint_of, locate, no_base
+from unseen.targets.quiet import quiet
 from unseen.types import Batch, Request, TokenStats, Turn
 
 if TYPE_CHECKING:
@@ -274,10 +274,7 @@ class HFTarget:
             ModelError: where there is no adapter.
         """
         if not self.has_base:
-            raise ModelError(
-                f"{self.name} is no adapter, so it has no base model to compare with",
-                fix="name the model that it was fine-tuned from: --reference MODEL",
-            )
+            raise no_base(self.name)
         if getattr(self._peft.active_peft_config, "bias", "none") != "none":
             base = HFTarget(self._source.model, **self._options)
             base.name = f"{self._source.model_name} (base)"
@@ -782,20 +779,3 @@ def _is_out_of_memory(torch_: Any, error: Exception) -> bool:
     return isinstance(error, RuntimeError) and (
         "allocate memory" in said or "not enough memory" in said
     )
-
-
-@contextlib.contextmanager
-def quiet() -> Iterator[None]:
-    """Keeps loading bars and advice of transformers away from the user's terminal."""
-    from transformers.utils import logging
-
-    level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
-    logging.set_verbosity_error()
-    logging.disable_progress_bar()
-    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-    try:
-        yield
-    finally:
-        logging.set_verbosity(level)
-        if bars:
-            logging.enable_progress_bar()
