@@ -85,12 +85,14 @@ class Encoded:
         scored: (len(ids),) which tokens count for the record (loss tokens with left context).
         shared: how many of the first ids are shared with other records (shots, probes).
         truncated: how many tokens were cut off to fit the model.
+        left_out: how many tokens that count are not scored: cut off, or without left context.
     """
 
     ids: tuple[int, ...]
     scored: BoolArray
     shared: int = 0
     truncated: int = 0
+    left_out: int = 0
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from unseen.attacks.base import Attack, Known, is_blind, is_fitted
 from unseen.data.templates import Layout, RecordEncoder
 from unseen.runs.collect import Model, collect
 from unseen.scoring.store import Store
-from unseen.signals.base import LikelihoodSignal, Observations, Signal, TextSignal, key
+from unseen.signals.base import TARGET, LikelihoodSignal, Observations, Signal, TextSignal, key
 from unseen.targets.access import Access
 from unseen.targets.fake import FakeTarget
 from unseen.types import BoolArray, FloatArray, Record, Scores, TokenStats, Turn
@@ -343,6 +343,25 @@ def test_it_needs_the_access_that_it_names(world: World, scored: Scored, spec: s
     else:
         assert scores.ids == ()
         assert set(scores.unscored) == set(world.audited.ids)
+
+
+@pytest.mark.parametrize(
+    "spec", [s for s in ASKING if {x.of for x in attacks.create(s).signals()} - {TARGET}]
+)
+def test_it_compares_what_two_models_say_of_the_same_text_only(spec: str) -> None:
+    attack = attacks.create(spec)
+    target = FakeTarget()
+    models = {
+        role: Model(target, RecordEncoder(target.tokenizer, Layout(), limit=limit))
+        for role, limit in (("target", 40), ("reference", 30))
+    }
+    texts = {"short": "Now Ba Ke.", "longer": "Now Ba Ke lo Mi nu ra So ti Vu"}
+    records = [Record(id_, (Turn("text", text),)) for id_, text in texts.items()]
+    with Store() as store:
+        seen, _ = collect(attack.signals(), records, models, store=store)
+    scores = attack.score(seen)
+    assert scores.ids == ("short",)
+    assert scores.unscored == {"longer": "the two models read different parts of this record"}
 
 
 @pytest.mark.parametrize("spec", [spec for spec in SPECS if is_fitted(attacks.create(spec))])

@@ -12,7 +12,7 @@ from unseen.scoring.store import Store
 from unseen.signals.base import REFERENCE, TARGET, Observations, key
 from unseen.signals.prefixed import PrefixedStatistics
 from unseen.signals.probed import MaskedProbes
-from unseen.signals.text import CompressedSize, WordCounts
+from unseen.signals.text import CompressedSize, SameText, WordCounts
 from unseen.signals.token_stats import TokenStatistics
 from unseen.targets.access import Access, stats_of_one
 from unseen.targets.fake import FakeTarget, FakeTokenizer
@@ -131,6 +131,17 @@ def test_each_role_is_asked_for_its_own_signals() -> None:
     assert len(seen.get(of_reference, "r1").logprob) == len("Jumps Over") - 1
     alone = seen.seen_as_target(REFERENCE)
     assert alone.get(TokenStatistics(), "r1") is seen.get(of_reference, "r1")
+
+
+def test_whether_models_read_the_same_text_is_measured_wherever_two_are_asked() -> None:
+    both = [TokenStatistics(), TokenStatistics(of=REFERENCE)]
+    seen, _ = measured(both, {TARGET: model(), REFERENCE: model(FakeTarget(max_length=13))})
+    assert seen.get(SameText(), "r1").n_bytes == len("Jumps Over")
+    assert seen.missing[SameText()] == dict.fromkeys(
+        ("r0", "r3"), "the two models read different parts of this record"
+    )
+    assert set(seen.values[TokenStatistics(of=REFERENCE)]) == set(seen.ids), "a control needs them"
+    assert SameText() not in measured(both[:1])[0].values
 
 
 def test_a_role_that_no_signal_asks_costs_nothing() -> None:

@@ -104,7 +104,11 @@ class RecordEncoder:
             UnscorableError: where nothing is left to score, the template does not reproduce the
                 record, or the record does not fit after the others.
         """
-        ids, scored, shared = self._whole(record, before)
+        ids, counts, shared = self._whole(record, before)
+        scored = list(counts)
+        if self._is_plain(record) and self.tokenizer.bos_id is None:
+            # Also after other records, so that the same ids are scored in every context.
+            scored[shared : shared + 1] = [False] * len(scored[shared : shared + 1])
         excess = max(0, len(ids) - self.max_length)
         if excess and before:
             reason = "does not fit into the context after the records before it"
@@ -121,21 +125,23 @@ class RecordEncoder:
                 else "no token to score: one token has no left context"
             )
             raise UnscorableError(reason)
-        return Encoded(tuple(ids), mask, shared, excess)
+        return Encoded(tuple(ids), mask, shared, excess, sum(counts) - int(mask.sum()))
 
     def scored_text(self, record: Record) -> str:
         """The text whose tokens are scored, as far as it was not cut off."""
         encoded = self.encode(record)
-        if encoded.truncated or self.layout.loss_on == "all":
+        if (encoded.truncated and encoded.left_out) or self.layout.loss_on == "all":
             return self.tokenizer.decode(
                 [id_ for id_, counts in zip(encoded.ids, encoded.scored, strict=True) if counts]
             )
         return "".join(record.turns[i].content for i in self._scored_turns(record.turns))
 
+    def _is_plain(self, record: Record) -> bool:
+        return self.template is None or record.turns[0].role == "text"
+
     def _whole(self, record: Record, before: Sequence[Record]) -> tuple[list[int], list[bool], int]:
-        if self.template is None or record.turns[0].role == "text":
-            return self._plain(record, before)
-        return self._chat(record, before)
+        """All ids, which of them count, and how many are shared; nothing is cut yet."""
+        return (self._plain if self._is_plain(record) else self._chat)(record, before)
 
     def _plain(self, record: Record, before: Sequence[Record]) -> tuple[list[int], list[bool], int]:
         bos = self.tokenizer.bos_id
@@ -159,8 +165,6 @@ class RecordEncoder:
                 raise UnscorableError(reason)
             ids.append(self.tokenizer.eos_id)
             scored.append(True)
-        if bos is None and len(scored) > shared:
-            scored[shared] = False
         return ids, scored, shared
 
     def _chat(self, record: Record, before: Sequence[Record]) -> tuple[list[int], list[bool], int]:

@@ -10,6 +10,7 @@ from unseen.errors import AccessError, UnscorableError
 from unseen.scoring.engine import Engine
 from unseen.scoring.store import Store
 from unseen.signals.base import (
+    TARGET,
     Ask,
     Encoder,
     LikelihoodSignal,
@@ -18,6 +19,7 @@ from unseen.signals.base import (
     Signal,
     TextSignal,
 )
+from unseen.signals.text import SameText
 from unseen.targets.access import Access, LogprobTarget
 from unseen.types import Record
 
@@ -56,7 +58,8 @@ def collect(
     """Measures signals of records.
 
     Args:
-        signals: what the attacks need; equal ones are measured once.
+        signals: what the attacks need; equal ones are measured once. Where another model than
+            the target is asked too, it is also measured whether both read the same text.
         records: whom to measure.
         models: role -> model.
         store: where answers are kept and found again.
@@ -74,12 +77,14 @@ def collect(
     """
     wanted = list(dict.fromkeys(signals))
     _check(wanted, models)
+    wanted = list(dict.fromkeys([*wanted, *_comparisons(wanted, models)]))
     values: dict[Signal, dict[str, Any]] = {signal: {} for signal in wanted}
     missing: dict[Signal, dict[str, str]] = {signal: {} for signal in wanted}
     cost = Cost()
+    of_target = models[TARGET].encoder if TARGET in models else None
     for role, model in models.items():
         of_role = [signal for signal in wanted if signal.of == role]
-        materials = Materials(model.encoder, known_members, known_nonmembers)
+        materials = Materials(model.encoder, known_members, known_nonmembers, of_target)
         engine = Engine(model.target, store, batch_tokens=batch_tokens)
         tell = _telling(progress, role)
         for signal, id_, value in (
@@ -95,6 +100,17 @@ def collect(
         cost.tokens[role] = engine.n_tokens
     ids = tuple(record.id for record in records)
     return Observations(ids, values, missing), cost
+
+
+def _comparisons(signals: Sequence[Signal], models: dict[str, Model]) -> list[Signal]:
+    """What says which answers of other models may be compared with the target's.
+
+    No attack has to ask for it, so that any run can be scored again by one that compares.
+    """
+    if TARGET not in models:
+        return []
+    asked = [signal.of for signal in signals if isinstance(signal, LikelihoodSignal)]
+    return [SameText(of=role) for role in asked if role != TARGET]
 
 
 def _ask_model(

@@ -56,11 +56,13 @@ class Materials:
         encoder: how records become token ids of the model that is asked.
         known_members: records set aside, not judged, known to be members.
         known_nonmembers: records set aside, not judged, known to be non-members.
+        of_target: the target's encoder, for signals that compare another model with it.
     """
 
     encoder: Encoder
     known_members: tuple[Record, ...] = ()
     known_nonmembers: tuple[Record, ...] = ()
+    of_target: Encoder | None = None
 
 
 @dataclass(frozen=True)

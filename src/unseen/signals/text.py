@@ -1,4 +1,4 @@
-"""What the text alone says, without any model: its compressed size, and its words."""
+"""What the text alone says, without any model: its sizes, its words, and who reads all of it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import ClassVar
 import numpy as np
 
 from unseen.errors import UnscorableError
-from unseen.signals.base import TARGET, Materials
+from unseen.signals.base import REFERENCE, TARGET, Encoder, Materials
 from unseen.types import IntArray, Record
 
 _WORD = re.compile(r"\w+")
@@ -51,6 +51,54 @@ class CompressedSize:
         except UnscorableError as error:
             return error
         return Size(len(text), len(zlib.compress(text)))
+
+
+@dataclass(frozen=True)
+class CommonText:
+    """The text that two models are scored on alike.
+
+    Attributes:
+        n_bytes: its size in UTF-8.
+    """
+
+    n_bytes: int
+
+
+@dataclass(frozen=True)
+class SameText:
+    """Whether the model in a role is scored on the same text of a record as the target.
+
+    It is not where one of them is cut earlier (another limit, other tokens), or has no token
+    before the text, so that the first token of the text is context for it. Log-probabilities of
+    two models are compared only where this signal has a value: what differs in text would look
+    like membership. How many tokens the text is for either does not matter.
+    """
+
+    gives: ClassVar[type] = CommonText
+    private: ClassVar[bool] = False
+    of: str = REFERENCE
+
+    def measure(
+        self, records: Sequence[Record], materials: Materials
+    ) -> list[CommonText | UnscorableError]:
+        """The size of the common text, or that there is none."""
+        return [self._of_one(record, materials) for record in records]
+
+    def _of_one(self, record: Record, materials: Materials) -> CommonText | UnscorableError:
+        try:
+            text = _read_by(materials.encoder, record)
+            if text == _read_by(materials.of_target or materials.encoder, record):
+                return CommonText(len(text.encode()))
+        except UnscorableError as error:
+            return error
+        return UnscorableError("the two models read different parts of this record")
+
+
+def _read_by(encoder: Encoder, record: Record) -> str:
+    encoded = encoder.encode(record)
+    if not encoded.left_out:  # some tokenizers do not give back quite the text that they were given
+        return encoder.scored_text(record)
+    return encoder.tokenizer.decode(np.array(encoded.ids)[encoded.scored].tolist())
 
 
 @dataclass(frozen=True)
