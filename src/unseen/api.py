@@ -18,6 +18,7 @@ from unseen.runs.scores import evaluate_scores
 
 if TYPE_CHECKING:
     import pandas as pd
+    from numpy.typing import ArrayLike
 
     from unseen.data.records import Records
     from unseen.runs.collect import Progress
@@ -103,8 +104,10 @@ def audit_finetune(
     if isinstance(target, str | Path):
         choices["model"], target = str(target), None
     config = config or configure(**choices)
-    folder, results = audit(config, target=target, records=data, progress=progress, note=note)
-    return _written(folder, results)
+    folder, results = audit(
+        config, target=target, records=data, progress=progress, note=note, report=_report
+    )
+    return Audit(folder.path, results)
 
 
 def score_run(run: str | Path, attacks: Sequence[str] = (), **choices: Any) -> Audit:
@@ -119,15 +122,15 @@ def score_run(run: str | Path, attacks: Sequence[str] = (), **choices: Any) -> A
         UnseenError: where the folder holds no run, or what an attack needs was not measured.
     """
     specs = (attacks,) if isinstance(attacks, str) else tuple(attacks)
-    folder, results = rescore(Path(run), specs, **choices)
-    return _written(folder, results)
+    folder, results = rescore(Path(run), specs, report=_report, **choices)
+    return Audit(folder.path, results)
 
 
 def evaluate(
-    scores: Mapping[str, Sequence[float]] | Sequence[float],
-    labels: Sequence[bool] | Sequence[int],
+    scores: Mapping[str, ArrayLike] | ArrayLike,
+    labels: ArrayLike,
     *,
-    clusters: Sequence[str] | None = None,
+    clusters: Sequence[Any] | None = None,
     **choices: Any,
 ) -> Results:
     """Statistics of scores that were made elsewhere.
@@ -135,18 +138,16 @@ def evaluate(
     Args:
         scores: (n,) higher = more likely a member; or a name -> scores mapping for several.
         labels: (n,) true or 1 for members.
-        clusters: (n,) records of one cluster are resampled together.
+        clusters: (n,) records of one cluster are resampled together; None stands alone.
         **choices: fpr, confidence, bootstrap, folds, seed.
 
     Raises:
         UsageError: where lengths differ, scores are not finite or a side is too small.
     """
-    by_name = (
-        dict(scores)
-        if isinstance(scores, Mapping)
-        else {"score": [float(score) for score in scores]}
-    )
-    return evaluate_scores(by_name, list(labels), clusters=clusters, **choices)
+    if hasattr(scores, "iterrows"):  # a table of pandas: its columns are the attacks
+        scores = {str(name): scores[name] for name in scores}  # type: ignore[index,union-attr]
+    by_name = scores if isinstance(scores, Mapping) else {"score": scores}
+    return evaluate_scores(by_name, labels, clusters=clusters, **choices)
 
 
 @dataclass(frozen=True)
@@ -205,7 +206,5 @@ def run_demo(
     return Demo(found, control, command)
 
 
-def _written(folder: RunFolder, results: Results) -> Audit:
+def _report(folder: RunFolder, results: Results) -> None:
     folder.write_text("report.md", markdown.render(results))
-    folder.write_manifest()
-    return Audit(folder.path, results)

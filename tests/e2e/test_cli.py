@@ -78,7 +78,7 @@ def test_a_resolved_configuration_repeats_the_audit(files, capsys) -> None:
 
 
 def test_score_evaluate_ls_schema(files, capsys) -> None:
-    assert audit(files, "--run-dir", "mine") == 0
+    assert audit(files, "--run-dir", "mine", "--keep-tokens") == 0
     capsys.readouterr()
     assert run(["score", "mine", "--attacks", "min_k[k=0.5]", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["attacks"][0]["name"] == "min_k[k=0.5]"

@@ -11,7 +11,8 @@ import tiny
 import yaml
 
 import unseen
-from unseen.errors import AccessError, ConfigError
+from unseen.errors import AccessError, ConfigError, StoreError
+from unseen.runs.folder import RunFolder
 from unseen.runs.results import Results
 from unseen.targets.access import Access
 
@@ -143,7 +144,7 @@ def test_scoring_again_without_the_model_gives_the_same(audit) -> None:
 
 
 def test_scoring_again_with_other_fields(audit) -> None:
-    first = audit()
+    first = audit(keep_tokens=True)
     again = unseen.score_run(first.folder, ["min_k[k=0.5]"], fpr=(0.2,))
     names = [row.name for row in again.results.attacks]
     assert names[0] == "min_k[k=0.5]"
@@ -257,7 +258,7 @@ def test_a_stopped_run_is_continued_in_its_own_folder_not_through_the_link(audit
 
 
 def test_ranks_are_not_kept(audit) -> None:
-    kept = audit().folder / "signals"
+    kept = audit(keep_tokens=True).folder / "signals"
     for file in kept.glob("*.parquet"):
         assert not {"rank", "argmax"} & set(pq.read_table(file).column_names)
 
@@ -266,3 +267,91 @@ def test_a_device_that_is_not_there(tmp_path) -> None:
     tiny.folder(tmp_path / "m")
     with pytest.raises(unseen.UnseenError, match="no device"):
         unseen.HFTarget(tmp_path / "m", device="tpu")
+
+
+def test_values_of_single_tokens_are_kept_only_where_asked_for(audit) -> None:
+    first = audit(control="all")
+    assert not list((first.folder / "signals").glob("token_statistics*"))
+    again = unseen.score_run(first.folder, fpr=(0.2,))
+    before = {row.name: row.auc for row in (*first.results.attacks, *first.results.control)}
+    assert {row.name: row.auc for row in (*again.results.attacks, *again.results.control)} == before
+    with pytest.raises(ConfigError, match="not kept") as caught:
+        unseen.score_run(first.folder, ["min_k[k=0.5]"])
+    assert "'min_k[k=0.5]'" in caught.value.fix
+
+
+@pytest.mark.parametrize("name", ["results.json", "records.parquet", "run.json", "config.yaml"])
+def test_a_changed_run_is_not_scored_again(audit, name) -> None:
+    first = audit()
+    file = first.folder / name
+    file.write_bytes(file.read_bytes() + b" ")
+    with pytest.raises(StoreError, match=f"{name} was changed"):
+        unseen.score_run(first.folder)
+    file.unlink()
+    with pytest.raises((StoreError, ConfigError), match=f"{name} is missing|no run.json"):
+        unseen.score_run(first.folder)
+
+
+def test_a_run_without_a_manifest_has_not_ended(audit, tmp_path) -> None:
+    first = audit(run_dir=None, runs=tmp_path / "runs")
+    (first.folder / "manifest.sha256").unlink()
+    with pytest.raises(StoreError, match="did not end"):
+        unseen.score_run(first.folder)
+    assert audit(run_dir=None, runs=tmp_path / "runs").folder == first.folder
+
+
+def test_one_process_at_a_time_works_in_a_folder(audit, tmp_path) -> None:
+    inside = []
+
+    def second(what: str, done: int, total: int) -> None:
+        if not inside:
+            inside.append(what)
+            with pytest.raises(ConfigError, match="another process"):
+                audit(run_dir=None, runs=tmp_path / "runs")
+
+    first = audit(run_dir=None, runs=tmp_path / "runs", progress=second)
+    assert inside
+    assert unseen.score_run(first.folder).folder == first.folder
+    with RunFolder(first.folder).locked(), pytest.raises(ConfigError, match="another process"):
+        unseen.score_run(first.folder)
+
+
+def test_equal_texts_of_a_side_are_judged_as_one_group(audit, tmp_path) -> None:
+    rows = [
+        {"text": f"{'seen' if i % 2 else 'read'} {i // 4} {i // 4 * 7} alike"} for i in range(160)
+    ]
+    sides = []
+    for side, part in (("m", rows[:80]), ("n", rows[80:])):
+        sides.append(tmp_path / f"{side}.jsonl")
+        records.write(sides[-1], part)
+    audited = audit(
+        unseen.FakeTarget(),
+        members=str(sides[0]),
+        nonmembers=str(sides[1]),
+        attacks=("loss",),
+        run_dir=tmp_path / "twins",
+    )
+    table = pq.read_table(audited.folder / "records.parquet").to_pydict()
+    assert len(set(table["cluster"])) == 80
+    fold = dict(zip(table["cluster"], table["fold"], strict=True))
+    assert [fold[cluster] for cluster in table["cluster"]] == table["fold"]
+    assert audited.results.data.repeated == (40, 40)
+
+
+def test_where_nothing_is_scored_the_finding_says_so(audit) -> None:
+    results = audit(max_length=2, attacks=("loss",)).results
+    assert results.headline is None
+    assert "no attack has scored any record" in results.headline_note
+
+
+@pytest.mark.parametrize(
+    "given", [{"slice_by": ("completion",)}, {"id_column": "completion"}, {"cluster_by": "prompt"}]
+)
+def test_columns_with_text_name_no_groups(audit, given) -> None:
+    with pytest.raises(ConfigError, match="is the records' text"):
+        audit(**given)
+
+
+def test_a_column_with_a_value_for_each_record_makes_no_groups(audit) -> None:
+    with pytest.raises(ConfigError, match="no groups"):
+        audit(slice_by=("id",))

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from unseen.errors import DataError
+import unseen
+from unseen.errors import DataError, UsageError
 from unseen.runs.scores import evaluate_file
 
 
@@ -25,3 +26,44 @@ def test_a_gap_in_a_column_of_scores_is_an_error(tmp_path: Path) -> None:
     rows = [f"{i % 2},{'' if i == 5 else i % 7}" for i in range(60)]
     with pytest.raises(DataError, match="line 7"):
         evaluate_file(file(tmp_path / "s.csv", "member,score", rows), label_column="member")
+
+
+def test_records_without_a_cluster_stand_alone(tmp_path: Path) -> None:
+    rows = [f"{i % 2},{i % 7}," for i in range(60)]
+    found = evaluate_file(
+        file(tmp_path / "s.csv", "member,score,author", rows),
+        label_column="member",
+        cluster_by="author",
+        bootstrap=200,
+    )
+    assert found.attacks[0].auc is not None
+
+
+LABELS = [0, 1] * 30
+
+
+@pytest.mark.parametrize(
+    ("scores", "labels", "says"),
+    [
+        (None, LABELS, "score: got null"),
+        ([[0.0] * 60], LABELS, "shape 1 x 60"),
+        ([10**400] * 60, LABELS, "holds no column of numbers"),
+        ([0.5] * 100, LABELS, "got 100 for 60 labels"),
+        ({}, LABELS, "no scores"),
+        ([float("nan")] * 60, LABELS, "expected a finite number"),
+        ([0.5] * 60, None, "labels: got null"),
+        ([0.5] * 60, [2] * 60, "got the label 2"),
+        ([0.5] * 60, ["a"] * 60, "got the label 'a'"),
+        ([0.5] * 60, [1] * 60, "no non-members"),
+    ],
+)
+def test_what_is_no_column_of_scores_is_explained(scores, labels, says) -> None:
+    with pytest.raises(UsageError, match=says):
+        unseen.evaluate(scores, labels)
+
+
+def test_a_table_of_pandas_is_taken_by_column() -> None:
+    pd = pytest.importorskip("pandas")
+    table = pd.DataFrame({"a": range(60), "b": [1.0] * 60})
+    found = unseen.evaluate(table, pd.Series(LABELS), bootstrap=200)
+    assert [row.name for row in found.attacks] == ["a", "b"]

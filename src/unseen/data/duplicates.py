@@ -18,6 +18,7 @@ import numpy as np
 
 from unseen.data.records import Records
 from unseen.errors import ConfigError, DataError
+from unseen.types import Record
 
 SHINGLE = 5
 """Words, or characters, in one shingle."""
@@ -77,6 +78,36 @@ def repeated(records: Records) -> dict[str, int]:
         side: len(of_side) - len({normalised(record.text) for record in of_side})
         for side, of_side in sides.items()
     }
+
+
+def inseparable(records: Sequence[Record]) -> list[list[int]]:
+    """Positions of records that have to stay together: one cluster, or one text.
+
+    Two records that say the same give the same score: split apart, one tells what the other is,
+    and counted as two, they make an interval too narrow.
+
+    Returns:
+        Groups in the order of their first record; most of them hold one.
+    """
+    parent = list(range(len(records)))
+
+    def root(at: int) -> int:
+        while parent[at] != at:
+            parent[at] = parent[parent[at]]
+            at = parent[at]
+        return at
+
+    first: dict[tuple[str, str], int] = {}
+    for at, record in enumerate(records):
+        keys = [("text", normalised(record.text))]
+        if record.cluster is not None:
+            keys.append(("cluster", record.cluster))
+        for key in keys:
+            parent[root(at)] = root(first.setdefault(key, at))
+    groups: dict[int, list[int]] = {}
+    for at in range(len(records)):
+        groups.setdefault(root(at), []).append(at)
+    return list(groups.values())
 
 
 def find_overlap(records: Records, threshold: float = 0.8) -> tuple[Overlap, ...]:

@@ -19,6 +19,9 @@ from unseen.types import BoolArray, Membership, Record
 
 Side = Literal["members", "nonmembers"]
 
+_LONGEST_GROUP = 100  # characters in the name of a group
+_FEW_GROUPS = 10  # groups that even a handful of records may have
+
 
 @dataclass(frozen=True, slots=True)
 class Source:
@@ -361,6 +364,7 @@ def _gather(
         if found is None:
             given = options if like is None else {**options, "format": like.schema.form.name}
             found = schema_of(row, **given)
+            _check_no_text(found, row)
             if label_column is not None and label_column not in row.values:
                 raise _no_column("label_column", label_column, name, row.values)
         record = found.record(row)
@@ -392,6 +396,31 @@ def _gather(
         labels=labels,
         notes=_notes(found, records, name, asked=options["format"]),
     )
+
+
+def _check_no_text(found: Schema, row: Row) -> None:
+    """Ids, clusters and groups are written to the run folder; the records' text must not be."""
+    texts = {found.columns.get(role, role) for role in found.form.roles} & set(row.values)
+    for column, option in found.named.items():
+        if column in texts:
+            raise ConfigError(
+                f"got {option}={shown(column)!r}, which is the records' text in {row.path}: it would "
+                "be written into the run folder",
+                fix=f"name another column, or leave --{option.replace('_', '-')} out",
+            )
+
+
+def _check_groups(records: Sequence[Record]) -> None:
+    """Refuses columns that hold no groups, but a text or a value of its own for each record."""
+    for column in records[0].slices if records else ():
+        values = {record.slices[column] for record in records}
+        longest = max(map(len, values))
+        if longest > _LONGEST_GROUP or len(values) > max(_FEW_GROUPS, len(records) / 2):
+            raise ConfigError(
+                f"got slice_by={shown(column)!r}, which has {len(values)} values, the longest of "
+                f"{longest} characters, for {len(records)} records: these are no groups",
+                fix="name a column with few values, each shared by many records",
+            )
 
 
 def _no_column(option: str, column: str, name: str, columns: Mapping[str, Any]) -> UnknownNameError:
@@ -460,6 +489,7 @@ def _joined(members: _Part, nonmembers: _Part, *, limit: int | None, seed: int) 
         for at, side in enumerate(parts):
             sides[side] = _sample(sides[side], limit, np.random.default_rng([seed, at]))
     both = (*sides["members"], *sides["nonmembers"])
+    _check_groups(both)
     member = np.arange(len(both)) < len(sides["members"])
     member.flags.writeable = False
     return Records(

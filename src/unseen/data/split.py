@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from unseen.data.duplicates import normalised
+from unseen.data.duplicates import inseparable
 from unseen.data.records import Records
 from unseen.errors import ConfigError
 
@@ -80,7 +80,7 @@ def _draw(
     taken = np.zeros(len(records), dtype=bool)
     if not members and not nonmembers:
         return taken
-    groups = _groups(records)
+    groups = inseparable(records.records)
     for at in rng.permutation(len(groups)):
         group = groups[at]
         m = int(np.sum(records.membership.member[group]))
@@ -91,26 +91,3 @@ def _draw(
         if not members and not nonmembers:
             break
     return taken
-
-
-def _groups(records: Records) -> list[list[int]]:
-    """Positions of records that have to stay together, by cluster and by text."""
-    parent = list(range(len(records)))
-
-    def root(at: int) -> int:
-        while parent[at] != at:
-            parent[at] = parent[parent[at]]
-            at = parent[at]
-        return at
-
-    first: dict[tuple[str, str], int] = {}
-    for at, record in enumerate(records.records):
-        keys = [("text", normalised(record.text))]
-        if record.cluster is not None:
-            keys.append(("cluster", record.cluster))
-        for key in keys:
-            parent[root(at)] = root(first.setdefault(key, at))
-    groups: dict[int, list[int]] = {}
-    for at in range(len(records)):
-        groups.setdefault(root(at), []).append(at)
-    return list(groups.values())

@@ -26,7 +26,7 @@ from unseen.data.split import set_aside
 from unseen.data.templates import RecordEncoder, check_layout
 from unseen.errors import ConfigError
 from unseen.runs.collect import Cost, Model, Progress, collect
-from unseen.runs.folder import RunFolder, find_unfinished, point_latest, slug
+from unseen.runs.folder import LOCK, RunFolder, find_unfinished, point_latest, slug
 from unseen.runs.judge import Judge, Subjects
 from unseen.runs.models import measure_lengths, open_models
 from unseen.runs.plan import Plan, check_inputs, choose_attacks, plan_attacks, plan_id
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from unseen.targets.access import LogprobTarget
 
 Note = Callable[[str], None]
+Report = Callable[[RunFolder, Results], None]
 
 LIMITATIONS = (
     "The numbers hold for this model, these records and these attacks; they do not show that "
@@ -75,6 +76,7 @@ def audit(
     records: Records | None = None,
     progress: Progress | None = None,
     note: Note | None = None,
+    report: Report | None = None,
 ) -> tuple[RunFolder, Results]:
     """Runs, or continues, an audit.
 
@@ -84,9 +86,10 @@ def audit(
         records: records that the caller has read, instead of `config.members` and the like.
         progress: told how far long work is.
         note: told, in a sentence, what the user should know.
+        report: writes the results for people into the folder, before it is sealed.
 
     Returns:
-        The run folder and its results, written already (report.md and manifest are not).
+        The run folder and its results, written already.
 
     Raises:
         UnseenError: with what is wrong and what to do; what was measured before is kept.
@@ -109,13 +112,17 @@ def audit(
         say(f"{name} is not run: {why}")
     identity = plan_id(config, prepared.judged, prepared.known, models, plan)
     folder = _open_folder(config, models[TARGET].target.name, identity)
-    attempt = _begin(folder, config, identity, models, prepared)
-    say(f"run folder {folder.path}")
-    with _store(config) as store:
-        observations, cost = _measure(config, plan, prepared, models, store, progress, attempt)
-    results = _finish(
-        folder, config, plan, identity, prepared, models, observations, cost, attempt, started
-    )
+    with folder.locked():
+        attempt = _begin(folder, config, identity, models, prepared)
+        say(f"run folder {folder.path}")
+        with _store(config) as store:
+            observations, cost = _measure(config, plan, prepared, models, store, progress, attempt)
+        results = _finish(
+            folder, config, plan, identity, prepared, models, observations, cost, attempt, started
+        )
+        if report is not None:
+            report(folder, results)
+        folder.write_manifest()
     return folder, results
 
 
@@ -159,7 +166,13 @@ def _prepare(
             f"{len(dropped)} records occur on both sides, alike or nearly so, and are dropped "
             "(data/dropped.csv)"
         )
-    return _Prepared(split.audited, split.known, dropped, repeated(split.audited), notes)
+    twins = repeated(split.audited)
+    if any(twins.values()):
+        notes.append(
+            f"{sum(twins.values())} records repeat another of their side: equal texts are judged "
+            "as one group, which makes intervals wider"
+        )
+    return _Prepared(split.audited, split.known, dropped, twins, notes)
 
 
 # --- the run folder ---------------------------------------------------------------------------
@@ -175,7 +188,7 @@ def _open_folder(config: FinetuneAudit, model: str, identity: str) -> RunFolder:
                     f"{path} holds another audit (other data, model or choices)",
                     fix="name another folder: --run-dir DIR",
                 )
-        elif path.is_dir() and any(path.iterdir()):
+        elif path.is_dir() and any(file.name != LOCK for file in path.iterdir()):
             raise ConfigError(f"{path} is not empty and no run folder", fix="--run-dir DIR")
         return RunFolder(path)
     unfinished = find_unfinished(config.runs, identity)
@@ -212,6 +225,7 @@ def _begin(
         "fingerprints": {role: model.target.fingerprint for role, model in models.items()},
         "provenance": versions(),
     }
+    folder.unsealed()
     folder.write_json("run.json", about)
     folder.write_text("config.yaml", _yaml(config))
     folder.write_rows(
@@ -274,7 +288,7 @@ def _finish(
     about: dict[str, Any],
     started: float,
 ) -> Results:
-    folder.write_observations(observations)
+    folder.write_observations(observations, tokens=config.keep_tokens)
     lengths, truncated = measure_lengths(prepared.judged.records, models[TARGET])
     judge = Judge(config, Subjects.from_records(prepared.judged, lengths, reveal=config.reveal))
     verdicts = judge.judge(plan.attacks, plan.control, observations)

@@ -6,12 +6,17 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from unseen.errors import ConfigError, suggestion
+from unseen.errors import ConfigError, short, suggestion
+
+_HELP = "unseen audit finetune --help lists every option"
+_COMMA = re.compile(r",(?![^\[]*\])")
 
 
 class Choices(BaseModel):
@@ -28,9 +33,9 @@ class StatisticsChoices(Choices):
         description="false-positive rates at which the true-positive rate is reported",
     )
     confidence: float = Field(0.95, gt=0.5, lt=1, description="coverage of every interval")
-    bootstrap: int = Field(2000, ge=200, description="bootstrap draws")
+    bootstrap: int = Field(2000, ge=200, le=1_000_000, description="bootstrap draws")
     folds: int = Field(2, ge=2, le=20, description="folds for thresholds and choice of attack")
-    seed: int = Field(0, ge=0, description="of folds, bootstrap, masks and samples")
+    seed: int = Field(0, ge=0, lt=2**32, description="of folds, bootstrap, masks and samples")
 
     @field_validator("fpr")
     @classmethod
@@ -81,7 +86,7 @@ class FinetuneAudit(StatisticsChoices):
         None, description="column (author, document, user) whose records are resampled together"
     )
     slice_by: tuple[str, ...] = Field((), description="columns to report results by")
-    limit: int | None = Field(None, ge=1, description="records per side, drawn at random")
+    limit: int | None = Field(None, ge=1, le=10**9, description="records per side, drawn at random")
     near_duplicates: float = Field(
         0.8, gt=0, le=1, description="records of both sides this similar (Jaccard) are dropped"
     )
@@ -97,10 +102,12 @@ class FinetuneAudit(StatisticsChoices):
     truncation: Literal["right", "left"] = Field(
         "right", description="which end of a record is cut where it is too long"
     )
-    max_length: int | None = Field(None, ge=2, description="tokens; default: the model's limit")
+    max_length: int | None = Field(
+        None, ge=2, le=10**9, description="tokens; default: the model's limit"
+    )
 
     attacks: tuple[str, ...] = Field(
-        ("default",), description="default, or names: loss, min_k[k=0.1], … (unseen ls attacks)"
+        ("default",), description="default, or names: loss, 'min_k[k=0.1]', … (unseen ls attacks)"
     )
     control: Literal["shared", "all", "none"] = Field(
         "shared",
@@ -114,13 +121,18 @@ class FinetuneAudit(StatisticsChoices):
     cache: bool = Field(default=True, description="keep answers, so that nothing is measured twice")
     offline: bool = Field(default=False, description="never ask the hub")
     reveal: bool = Field(default=False, description="write the records' text into the run folder")
-    batch_tokens: int | None = Field(None, ge=1, description="padded tokens a batch")
-    threads: int | None = Field(None, ge=1, description="CPU threads")
+    keep_tokens: bool = Field(
+        default=False,
+        description="keep log-probabilities of single tokens in the run folder, so that unseen "
+        "score can add attacks; with the model, a reader could spell the records out from them",
+    )
+    batch_tokens: int | None = Field(None, ge=1, le=10**9, description="padded tokens a batch")
+    threads: int | None = Field(None, ge=1, le=4096, description="CPU threads")
 
     @field_validator("attacks", "slice_by", "column", mode="before")
     @classmethod
-    def _one_is_a_list(cls, value: Any) -> Any:
-        return (value,) if isinstance(value, str) else value
+    def _text_is_a_list(cls, value: Any) -> Any:
+        return tuple(split_list(value)) if isinstance(value, str) else value
 
     @field_validator("column")
     @classmethod
@@ -128,7 +140,7 @@ class FinetuneAudit(StatisticsChoices):
         for pair in column:
             role, equals, name = pair.partition("=")
             if not (role and equals and name):
-                msg = f"got {pair!r}, expected role=column, for example text=body"
+                msg = "expected role=column, for example text=body"
                 raise ValueError(msg)
         return column
 
@@ -138,26 +150,62 @@ class FinetuneAudit(StatisticsChoices):
         return dict(pair.split("=", 1) for pair in self.column)
 
 
+class ChoicesError(ConfigError):
+    """Choices that are refused, all of them at once.
+
+    Args:
+        faults: name of the field, and what is wrong with its value.
+        fix: what the user can type or change.
+    """
+
+    def __init__(self, faults: Sequence[tuple[str, str]], *, fix: str) -> None:
+        lines = [f"{name}: {problem}" if name else problem for name, problem in faults]
+        super().__init__("; ".join(lines), fix=fix)
+        self.faults = tuple(faults)
+
+
+def split_list(text: str) -> list[str]:
+    """The items of a list as it is written on one line; commas in brackets divide nothing.
+
+    >>> split_list("loss, min_k[k=0.1,x=2]")
+    ['loss', 'min_k[k=0.1,x=2]']
+    """
+    return [item for item in map(str.strip, _COMMA.split(text)) if item] or [text.strip()]
+
+
 def configure(**given: Any) -> FinetuneAudit:
     """A configuration from Python arguments.
 
     Raises:
         ConfigError: all faults at once, each with the field and what was expected.
     """
-    known = FinetuneAudit.model_fields
     try:
         return FinetuneAudit(**given)
     except ValidationError as error:
-        raise explained(error, known) from error
+        raise explained(error) from error
 
 
-def explained(error: ValidationError, known: Any) -> ConfigError:
+def explained(error: ValidationError) -> ChoicesError:
     """What pydantic found, in the words of the command line."""
-    lines: list[str] = []
-    for fault in error.errors(include_url=False, include_context=False, include_input=False):
+    faults: list[tuple[str, str]] = []
+    for fault in error.errors(include_url=False, include_context=False):
         name = str(fault["loc"][0]) if fault["loc"] else ""
-        message = fault["msg"].removeprefix("Value error, ")
         if fault["type"] == "extra_forbidden":
-            message = f"there is no such option; {suggestion(name, known)}"
-        lines.append(f"{name}: {message}" if name else message)
-    return ConfigError("; ".join(lines), fix="unseen audit finetune --help lists every option")
+            what = f"there is no such option; {suggestion(name, FinetuneAudit.model_fields)}"
+        else:
+            expected = fault["msg"].removeprefix("Value error, ").partition(", unable to")[0]
+            expected = expected.replace("Input should be", "expected", 1)
+            what = f"got {_as_written(fault['input'])}, {expected[:1].lower()}{expected[1:]}"
+        faults.append((short(name), what))
+    return ChoicesError(faults, fix=_HELP)
+
+
+def _as_written(value: Any) -> str:
+    """A value as the user wrote it, or nearly so."""
+    if isinstance(value, list | tuple):
+        return ",".join(_as_written(one) for one in value[:12]) or "nothing"
+    if isinstance(value, str):
+        return repr(short(value))
+    if value is None or isinstance(value, bool | int | float):
+        return short(str(value))
+    return f"a {type(value).__name__}"

@@ -9,7 +9,8 @@
     report.md         the same for people
     manifest.sha256   a hash of every file
 
-Files are written whole and put in place by renaming: none is ever half there.
+Log-probabilities of single tokens are kept only where the user asks for it: with them and the
+model, the text can be spelt out. Files are written whole and put in place by renaming: none is ever half there.
 """
 
 from __future__ import annotations
@@ -27,14 +28,20 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pydantic import ValidationError
+
 from unseen.errors import ConfigError, StoreError
+from unseen.runs.results import SCHEMA_VERSION, Results
 from unseen.signals.base import Observations, Signal, TextSignal, key
+from unseen.types import TokenStats
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 # The model's first choices, and where its ranking had the true token, would spell out the text.
 _NOT_KEPT = ("argmax", "rank")
+_MANIFEST = "manifest.sha256"
+LOCK = ".lock"
 _CORE = ("run.json", "config.yaml", "results.json", "records.parquet", "report.md")
 
 
@@ -131,13 +138,43 @@ class RunFolder:
         except pa.ArrowException as error:
             raise StoreError(f"{file} is damaged: {error}", fix="run the audit again") from error
 
-    def write_observations(self, observations: Observations) -> None:
-        """What was measured, a file a signal; signals that would give text away are left out."""
+    def write_observations(self, observations: Observations, *, tokens: bool = False) -> None:
+        """What was measured, a file a signal; what would give text away is left out.
+
+        Args:
+            observations: of all records.
+            tokens: keep values of single tokens too.
+        """
         for signal, values in observations.values.items():
             if isinstance(signal, TextSignal) and signal.private:
                 continue
+            if signal.gives is TokenStats and not tokens:
+                continue
             columns = _columns(signal, observations.ids, values, observations.missing[signal])
             self.write_table(_file_of(signal), columns, {"unseen.signal": key(signal)})
+
+    def read_results(self) -> Results:
+        """results.json.
+
+        Raises:
+            StoreError: where it is missing, damaged or of another version.
+        """
+        content = self.read_json("results.json")
+        version = str(content.get("schema_version", ""))
+        if version.partition(".")[0] != SCHEMA_VERSION.partition(".")[0]:
+            raise StoreError(
+                f"{self.path / 'results.json'} has schema {version or 'of no version'}, this "
+                f"version of unseen reads {SCHEMA_VERSION}",
+                fix="pip install --upgrade unseen",
+            )
+        try:
+            return Results.model_validate(content)
+        except ValidationError as error:
+            raise StoreError(
+                f"{self.path / 'results.json'} does not fit this version of unseen "
+                f"({error.error_count()} faults)",
+                fix="run the audit again with this version",
+            ) from error
 
     def read_observations(self, signals: Iterable[Signal], ids: Sequence[str]) -> Observations:
         """Measurements of the given records; signals that are not in the folder are left out."""
@@ -150,12 +187,65 @@ class RunFolder:
 
     def write_manifest(self) -> None:
         """A hash of every file of the run, for whoever must know that none was changed."""
-        lines = []
-        for file in sorted(self._files()):
-            with file.open("rb") as stream:
-                digest = hashlib.file_digest(stream, "sha256").hexdigest()
-            lines.append(f"{digest}  {file.relative_to(self.path).as_posix()}\n")
-        self.write_text("manifest.sha256", "".join(lines))
+        lines = [
+            f"{_sha256(file)}  {file.relative_to(self.path).as_posix()}\n"
+            for file in sorted(self._files())
+        ]
+        self.write_text(_MANIFEST, "".join(lines))
+
+    def unsealed(self) -> None:
+        """Takes the manifest away, for files are about to change."""
+        (self.path / _MANIFEST).unlink(missing_ok=True)
+
+    def altered(self) -> list[str]:
+        """What is not as the run left it, a sentence a file; empty where everything is.
+
+        Raises:
+            StoreError: where there is no manifest to compare with, or it cannot be read.
+        """
+        file = self.path / _MANIFEST
+        try:
+            lines = file.read_text(encoding="utf-8").splitlines()
+        except (OSError, ValueError) as error:
+            raise StoreError(
+                f"{self.path} has no readable {_MANIFEST}: the run did not end, or it was changed",
+                fix="run the command that began it again: what was measured is kept",
+            ) from error
+        expected = {name: digest for digest, _, name in (line.partition("  ") for line in lines)}
+        found = {file.relative_to(self.path).as_posix(): file for file in self._files()}
+        faults = [f"{name} is missing" for name in sorted(set(expected) - set(found))]
+        faults += [f"{name} was added" for name in sorted(set(found) - set(expected))]
+        faults += [
+            f"{name} was changed"
+            for name in sorted(set(found) & set(expected))
+            if _sha256(found[name]) != expected[name]
+        ]
+        return faults
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keeps every other process out of the folder; a lock ends with the process that has it.
+
+        Raises:
+            ConfigError: where another process is working in it.
+        """
+        from filelock import FileLock, Timeout
+
+        file = self.path / LOCK
+        lock = FileLock(file, blocking=False)
+        with writing(file):
+            self.path.mkdir(parents=True, exist_ok=True)
+            try:
+                lock.acquire()
+            except Timeout as error:
+                raise ConfigError(
+                    f"another process is working in {self.path}",
+                    fix="wait until it has ended, or name another folder: --run-dir DIR",
+                ) from error
+        try:
+            yield
+        finally:
+            lock.release()
 
     def _files(self) -> Iterator[Path]:
         yield from (self.path / name for name in _CORE if (self.path / name).is_file())
@@ -192,6 +282,11 @@ def writing(file: Path) -> Iterator[None]:
         ) from error
 
 
+def _sha256(file: Path) -> str:
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
 def find_unfinished(runs: Path, plan: str) -> Path | None:
     """The newest folder in which the same plan was begun and not finished."""
     for file in sorted(runs.glob("*/run.json"), reverse=True):
@@ -199,7 +294,8 @@ def find_unfinished(runs: Path, plan: str) -> Path | None:
             continue
         with suppress(OSError, ValueError):
             about = json.loads(file.read_text(encoding="utf-8"))
-            if about.get("plan") == plan and about.get("status") != "complete":
+            ended = about.get("status") == "complete" and (file.parent / _MANIFEST).is_file()
+            if about.get("plan") == plan and not ended:
                 return file.parent
     return None
 

@@ -15,14 +15,15 @@ import numpy as np
 
 from unseen.attacks import label
 from unseen.attacks.base import Attack, Known, is_blind, is_fitted
-from unseen.errors import TooFewRecordsError
+from unseen.data.duplicates import inseparable
+from unseen.errors import StoreError, TooFewRecordsError
 from unseen.metrics.crossfit import choose_and_judge, folds
 from unseen.metrics.evaluate import TprAtFpr as MeasuredTpr
 from unseen.metrics.evaluate import evaluate
 from unseen.metrics.roc import resolution
 from unseen.metrics.slices import by_slice
 from unseen.runs.results import AttackResult, Headline, Number, Roc, Slice, TprAtFpr
-from unseen.signals.base import REFERENCE, Observations
+from unseen.signals.base import REFERENCE, TARGET, Observations
 from unseen.types import BoolArray, Estimate, FloatArray, IntArray, Scores
 
 if TYPE_CHECKING:
@@ -34,12 +35,21 @@ if TYPE_CHECKING:
 FIT_FOLDS = 5
 """Folds in which attacks that learn are cross-fitted."""
 
-Kind = Literal["attack", "blind", "control"]
+CHANCE = 0.5
+"""The AUC of a score that knows nothing."""
 
-_NO_CLUSTER = "\0"
+Kind = Literal["attack", "blind", "control"]
 
 # Each use of randomness has a stream of its own, so that one more draw here changes nothing there.
 _FOLDS, _FIT, _ESTIMATES, _HEADLINE, _SLICES = range(2, 7)
+
+
+@dataclass(frozen=True)
+class Scored:
+    """Scores by attack, of the target and of the reference seen as target (the control)."""
+
+    target: Mapping[str, Scores] = field(default_factory=dict)
+    control: Mapping[str, Scores] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -49,7 +59,8 @@ class Subjects:
     Attributes:
         ids: n ids.
         member: (n,) membership.
-        clusters: a cluster a record, or None where records are independent.
+        clusters: a number a record, equal for records that are resampled together and never
+            split: of one cluster, or of one text. None where every record stands alone.
         groups: column -> a value a record.
         texts: the text of each record, or None; kept only where it is to be revealed.
         lengths: scored tokens of each record, or None.
@@ -57,7 +68,7 @@ class Subjects:
 
     ids: tuple[str, ...]
     member: BoolArray
-    clusters: tuple[str, ...] | None = None
+    clusters: tuple[int | str | None, ...] | None = None
     groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     texts: tuple[str, ...] | None = None
     lengths: tuple[int, ...] | None = None
@@ -68,9 +79,12 @@ class Subjects:
     ) -> Subjects:
         """Ids, membership, clusters and groups of records; their text only to reveal it."""
         rows = records.records
-        clusters = None
-        if any(row.cluster is not None for row in rows):
-            clusters = tuple(row.cluster or f"{_NO_CLUSTER}{row.id}" for row in rows)
+        together = inseparable(rows)
+        number = {at: n for n, group in enumerate(together) for at in group}
+        # Numbers, not names: authors and users are nobody's business but the data's.
+        clusters = (
+            None if len(together) == len(rows) else tuple(number[at] for at in range(len(rows)))
+        )
         names = tuple(rows[0].slices) if rows else ()
         groups = {name: tuple(row.slices[name] for row in rows) for name in names}
         texts = tuple(row.text for row in rows) if reveal else None
@@ -84,9 +98,19 @@ class Subjects:
         )
 
     @classmethod
-    def from_table(cls, table: pa.Table) -> tuple[Subjects, dict[str, Scores]]:
-        """The records of a finished run, and the scores that they were given."""
+    def from_table(cls, table: pa.Table) -> tuple[Subjects, Scored]:
+        """The records of a finished run, and the scores that they were given.
+
+        Raises:
+            StoreError: where the table is not one that a run has written.
+        """
         columns = table.to_pydict()
+        absent = {"id", "member"} - set(columns)
+        if absent:
+            raise StoreError(
+                f"records.parquet has no column {' or '.join(sorted(absent))}",
+                fix="run the audit again",
+            )
         ids = tuple(columns["id"])
         groups = {
             name.removeprefix("slice."): tuple(values)
@@ -98,15 +122,9 @@ class Subjects:
             for ours, name in (("clusters", "cluster"), ("texts", "text"), ("lengths", "n_tokens"))
             if name in columns
         }
-        scores = {
-            name.removeprefix("score."): _read_scores(
-                ids, values, columns[f"unscored.{name.removeprefix('score.')}"]
-            )
-            for name, values in columns.items()
-            if name.startswith("score.")
-        }
         member = np.array(columns["member"], dtype=bool)
-        return cls(ids, member, groups=groups, **optional), scores
+        subjects = cls(ids, member, groups=groups, **optional)
+        return subjects, Scored(_scores_in(columns, TARGET), _scores_in(columns, REFERENCE))
 
 
 @dataclass(frozen=True)
@@ -118,7 +136,7 @@ class Verdicts:
     headline: Headline | None
     headline_note: str | None
     slices: tuple[Slice, ...]
-    scores: Mapping[str, Scores]
+    scored: Scored
 
 
 class Judge:
@@ -150,7 +168,7 @@ class Judge:
         control: tuple[Attack, ...],
         observations: Observations,
         *,
-        given: Mapping[str, Scores] | None = None,
+        given: Scored | None = None,
     ) -> Verdicts:
         """Scores and judges attacks on the target, and some of them on the reference.
 
@@ -158,34 +176,41 @@ class Judge:
             attacks: judged on the target.
             control: judged on the reference, as if it were the target.
             observations: what was measured of both.
-            given: label -> scores that are taken over instead of being made.
+            given: scores that are taken over instead of being made.
         """
-        taken = given or {}
-        scores: dict[str, Scores] = {}
-        rows: list[AttackResult] = []
-        for attack in attacks:
-            name = label(attack)
-            scores[name] = taken[name] if name in taken else self.score(attack, observations)
-            kind: Kind = "blind" if is_blind(attack) else "attack"
-            rows.append(self.row(name, scores[name], kind=kind, attack=attack))
-        seen = observations.seen_as_target(REFERENCE)
-        controls = [
-            self.row(label(attack), self.score(attack, seen), kind="control", attack=attack)
-            for attack in control
-        ]
-        return self.verdicts(rows, scores, controls)
+        given = given or Scored()
+        scored = Scored(
+            self._scores(attacks, observations, given.target),
+            self._scores(control, observations.seen_as_target(REFERENCE), given.control),
+        )
+        rows = [self._row(attack, scored.target, _kind(attack)) for attack in attacks]
+        controls = [self._row(attack, scored.control, "control") for attack in control]
+        return self.verdicts(rows, scored, controls)
+
+    def _row(self, attack: Attack, made: Mapping[str, Scores], kind: Kind) -> AttackResult:
+        name = label(attack)
+        return self.row(name, made[name], kind=kind, attack=attack)
+
+    def _scores(
+        self, attacks: tuple[Attack, ...], observations: Observations, given: Mapping[str, Scores]
+    ) -> dict[str, Scores]:
+        """By label: what is given, and otherwise made."""
+        labelled = {label(attack): attack for attack in attacks}
+        return {
+            name: given[name] if name in given else self.score(attack, observations)
+            for name, attack in labelled.items()
+        }
 
     def verdicts(
         self,
         rows: list[AttackResult],
-        scores: Mapping[str, Scores],
+        scored: Scored,
         control: list[AttackResult],
     ) -> Verdicts:
         """Headline and slices for rows that are made."""
-        able = {row.name: scores[row.name] for row in rows if row.kind == "attack" and row.auc}
-        headline, note = self._headline(able)
-        slices = () if headline is None else self._slices(headline, scores)
-        return Verdicts(tuple(rows), tuple(control), headline, note, slices, scores)
+        headline, note = self._headline(rows, scored.target)
+        slices = () if headline is None else self._slices(headline, scored.target)
+        return Verdicts(tuple(rows), tuple(control), headline, note, slices, scored)
 
     def score(self, attack: Attack, observations: Observations) -> Scores:
         """Scores of every record; attacks that learn are cross-fitted."""
@@ -258,19 +283,26 @@ class Judge:
             columns["text"] = list(subjects.texts)
         for name, values in subjects.groups.items():
             columns[f"slice.{name}"] = list(values)
-        for name, scores in verdicts.scores.items():
-            by_id = dict(zip(scores.ids, scores.values.tolist(), strict=True))
+        for name, scores in verdicts.scored.target.items():
+            columns |= _score_columns(subjects.ids, TARGET, name, scores)
             fprs = self._population_fprs(scores)
-            columns[f"score.{name}"] = [by_id.get(id_) for id_ in subjects.ids]
             columns[f"population_fpr.{name}"] = [fprs.get(id_) for id_ in subjects.ids]
-            columns[f"unscored.{name}"] = [scores.unscored.get(id_) for id_ in subjects.ids]
+        for name, scores in verdicts.scored.control.items():
+            columns |= _score_columns(subjects.ids, REFERENCE, name, scores)
         return columns
 
-    def _headline(self, scores: Mapping[str, Scores]) -> tuple[Headline | None, str | None]:
+    def _headline(
+        self, rows: list[AttackResult], made: Mapping[str, Scores]
+    ) -> tuple[Headline | None, str | None]:
         """The finding: attack and threshold chosen on other folds than they are judged on."""
         member, confidence = self._subjects.member, self._choices.confidence
+        attacks = [row for row in rows if row.kind == "attack"]
+        aucs = {row.name: row.auc for row in attacks if row.auc is not None}
+        scores = {name: made[name] for name in aucs}
+        if not any(sum(row.n) for row in attacks):
+            return None, "no attack has scored any record: the reasons stand under the table"
         if not scores or self._folds is None:
-            return None, "there are too few records to judge any attack"
+            return None, "there are too few records with a score to judge any attack"
         fpr = self._headline_rate()
         if fpr is None:
             rates = ", ".join(f"{100 * rate:g}%" for rate in self._choices.fpr)
@@ -295,7 +327,9 @@ class Judge:
                 tpr=_number(judged.tpr),
                 realised_fpr=_number(judged.fpr),
                 found=found,
-                sentence=_sentence(fpr, judged.tpr, judged.fpr, found=found),
+                sentence=_sentence(
+                    fpr, judged.tpr, judged.fpr, found=found, auc=aucs[judged.chosen[0]]
+                ),
             ),
             None,
         )
@@ -364,12 +398,16 @@ class Judge:
     def _places(self, scores: Scores) -> IntArray:
         return np.array([self._place[id_] for id_ in scores.ids], dtype=np.int64)
 
-    def _clusters(self, found: IntArray) -> list[str] | None:
+    def _clusters(self, found: IntArray) -> list[int | str | None] | None:
         clusters = self._subjects.clusters
         return None if clusters is None else [clusters[i] for i in found]
 
     def _rng(self, stream: int) -> np.random.Generator:
         return np.random.default_rng([self._choices.seed, stream])
+
+
+def _kind(attack: Attack) -> Kind:
+    return "blind" if is_blind(attack) else "attack"
 
 
 def _number(estimate: Estimate) -> Number:
@@ -394,7 +432,7 @@ def _at(at: MeasuredTpr) -> TprAtFpr:
     )
 
 
-def _sentence(fpr: float, tpr: Estimate, realised: Estimate, *, found: bool) -> str:
+def _sentence(fpr: float, tpr: Estimate, realised: Estimate, *, found: bool, auc: Number) -> str:
     """The finding in words: what a reader without statistics takes home."""
     flagged = f"{100 * tpr.value:.0f}% of the training records"
     interval = f"{100 * tpr.confidence:g}% CI {100 * tpr.low:.0f}–{100 * tpr.high:.0f}%"
@@ -405,9 +443,15 @@ def _sentence(fpr: float, tpr: Estimate, realised: Estimate, *, found: bool) -> 
             f"({interval}; chance {100 * fpr:g}%), and {alarms} of the held-out ones are "
             "flagged by mistake."
         )
-    return (
-        f"No training records stand out at a threshold set for {100 * fpr:g}% false alarms: "
+    alone = (
+        f"At a threshold set for {100 * fpr:g}% false alarms, no training records stand out: "
         f"{flagged} are flagged ({interval}), and {alarms} of the held-out ones."
+    )
+    if auc.ci[0] <= CHANCE:
+        return alone
+    return (
+        f"{alone} As a whole, training records still score higher than held-out ones "
+        f"(AUC {auc.value:.2f}, {100 * auc.confidence:g}% CI {auc.ci[0]:.2f}–{auc.ci[1]:.2f})."
     )
 
 
@@ -422,9 +466,37 @@ def _joined(ids: tuple[str, ...], parts: list[Scores]) -> Scores:
     return Scores(kept, np.array([by_id[id_] for id_ in kept], dtype=np.float64), unscored)
 
 
-def _read_scores(ids: tuple[str, ...], values: list[Any], reasons: list[Any]) -> Scores:
-    kept = [(id_, value) for id_, value in zip(ids, values, strict=True) if value is not None]
-    unscored = {id_: why for id_, why in zip(ids, reasons, strict=True) if why is not None}
-    return Scores(
-        tuple(id_ for id_, _ in kept), np.array([v for _, v in kept], dtype=np.float64), unscored
-    )
+_SCORE_COLUMNS = {
+    TARGET: ("score.", "unscored."),
+    REFERENCE: ("control.", "control_unscored."),
+}
+
+
+def _score_columns(
+    ids: tuple[str, ...], role: str, name: str, scores: Scores
+) -> dict[str, list[Any]]:
+    by_id = dict(zip(scores.ids, scores.values.tolist(), strict=True))
+    kind, reason = _SCORE_COLUMNS[role]
+    return {
+        f"{kind}{name}": [by_id.get(id_) for id_ in ids],
+        f"{reason}{name}": [scores.unscored.get(id_) for id_ in ids],
+    }
+
+
+def _scores_in(columns: Mapping[str, list[Any]], role: str) -> dict[str, Scores]:
+    """Scores by attack, as `_score_columns` wrote them."""
+    kind, reason = _SCORE_COLUMNS[role]
+    found: dict[str, Scores] = {}
+    for column, values in columns.items():
+        if not column.startswith(kind):
+            continue
+        name = column.removeprefix(kind)
+        reasons = columns.get(f"{reason}{name}", [None] * len(values))
+        rows = list(zip(columns["id"], values, reasons, strict=True))
+        kept = [(id_, value) for id_, value, _ in rows if value is not None]
+        found[name] = Scores(
+            tuple(id_ for id_, _ in kept),
+            np.array([value for _, value in kept], dtype=np.float64),
+            {id_: why for id_, _, why in rows if why is not None},
+        )
+    return found

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from unseen.targets.access import LogprobTarget
 
 _NOT_OF_THE_PLAN = {
-    "run_dir", "runs", "cache_dir", "cache", "offline", "batch_tokens", "threads", "reveal",
+    "run_dir", "runs", "cache_dir", "cache", "offline", "batch_tokens", "threads", "reveal", "keep_tokens",
     "members", "nonmembers", "data", "model", "adapter", "base_model", "reference",
 }  # fmt: skip
 

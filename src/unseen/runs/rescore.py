@@ -3,68 +3,92 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
-
 from unseen.attacks import create, label
-from unseen.attacks.base import Attack, is_blind
+from unseen.attacks.base import Attack
 from unseen.errors import ConfigError, StoreError
 from unseen.runs.config import FinetuneAudit, configure
 from unseen.runs.folder import RunFolder
-from unseen.runs.judge import Judge, Subjects
+from unseen.runs.judge import Judge, Scored, Subjects
 from unseen.runs.results import Results
 from unseen.signals.base import REFERENCE, TARGET, Observations, Signal, asked_of
-from unseen.types import Scores
 
 
-def rescore(path: Path, attacks: tuple[str, ...] = (), **choices: Any) -> tuple[RunFolder, Results]:
+def rescore(
+    path: Path,
+    attacks: tuple[str, ...] = (),
+    *,
+    report: Callable[[RunFolder, Results], None] | None = None,
+    **choices: Any,
+) -> tuple[RunFolder, Results]:
     """Scores and judges a finished run again; results.json and records.parquet are replaced.
 
-    Scores of attacks whose signals are never kept (word counts) are taken over as they are.
+    Attacks whose measurements are not kept (words, and single tokens unless the run kept them)
+    keep the scores that they have.
 
     Args:
         path: the run folder.
         attacks: specs of attacks to add to those of the run.
+        report: writes the results for people into the folder, before it is sealed.
         **choices: statistics to change: fpr, confidence, bootstrap, folds.
 
     Raises:
-        ConfigError: where there is no run, or an attack needs what was not measured.
-        StoreError: where the run is unfinished or damaged.
+        ConfigError: where there is no run, or an attack needs what was not measured or not kept.
+        StoreError: where the run is unfinished, changed or damaged.
     """
     started = time.monotonic()
     folder = RunFolder.existing(path)
+    with folder.locked():
+        about, before = _finished(folder)
+        config = _config(folder, about, choices)
+        subjects, scored = Subjects.from_table(folder.read_table("records.parquet"))
+        run = _attacks(attacks, before)
+        observations = folder.read_observations(_signals(run), subjects.ids)
+        control = _control(run, before, observations)
+        given = Scored(
+            _taken_over(run, observations, scored, TARGET, path),
+            _taken_over(control, observations, scored, REFERENCE, path),
+        )
+        judge = Judge(config, subjects)
+        verdicts = judge.judge(run, control, observations, given=given)
+        facts = before.run.model_copy(update={"seconds": round(time.monotonic() - started, 1)})
+        results = before.model_copy(
+            update={
+                "run": facts,
+                "attacks": verdicts.attacks,
+                "control": verdicts.control,
+                "headline": verdicts.headline,
+                "headline_note": verdicts.headline_note,
+                "slices": verdicts.slices,
+            }
+        )
+        folder.unsealed()
+        folder.write_table("records.parquet", judge.table(verdicts))
+        folder.write_json("results.json", results.model_dump(mode="json"))
+        if report is not None:
+            report(folder, results)
+        folder.write_manifest()
+    return folder, results
+
+
+def _finished(folder: RunFolder) -> tuple[dict[str, Any], Results]:
+    """The header and the results of a run that ended, and that nobody has changed since."""
     about = folder.read_json("run.json")
     if about.get("status") != "complete":
         raise StoreError(
-            f"{path} is not finished", fix="run the command that began it again: it continues"
+            f"{folder.path} is not finished",
+            fix="run the command that began it again: it continues",
         )
-    before = _results(folder)
-    config = _config(about, choices)
-    subjects, scored = Subjects.from_table(folder.read_table("records.parquet"))
-    run = _attacks(attacks, before)
-    observations = folder.read_observations(_signals(run), subjects.ids)
-    given = _taken_over(run, observations, scored, path)
-    control = tuple(
-        attack for attack in run if before.control and _repeatable(attack, observations)
-    )
-    judge = Judge(config, subjects)
-    verdicts = judge.judge(run, control, observations, given=given)
-    facts = before.run.model_copy(update={"seconds": round(time.monotonic() - started, 1)})
-    results = before.model_copy(
-        update={
-            "run": facts,
-            "attacks": verdicts.attacks,
-            "control": verdicts.control,
-            "headline": verdicts.headline,
-            "headline_note": verdicts.headline_note,
-            "slices": verdicts.slices,
-        }
-    )
-    folder.write_table("records.parquet", judge.table(verdicts))
-    folder.write_json("results.json", results.model_dump(mode="json"))
-    return folder, results
+    faults = folder.altered()
+    if faults:
+        raise StoreError(
+            f"{folder.path} is not as the run left it: {'; '.join(faults)}",
+            fix="run the audit again: answers that are still in the cache are not asked for again",
+        )
+    return about, folder.read_results()
 
 
 def _attacks(specs: tuple[str, ...], before: Results) -> tuple[Attack, ...]:
@@ -74,29 +98,48 @@ def _attacks(specs: tuple[str, ...], before: Results) -> tuple[Attack, ...]:
     return tuple((named | kept).values())
 
 
+def _control(
+    run: tuple[Attack, ...], before: Results, observations: Observations
+) -> tuple[Attack, ...]:
+    """The attacks that the run repeated on the reference, and those that can be now."""
+    if not before.control:
+        return ()
+    names = {row.name for row in before.control}
+    return tuple(
+        attack
+        for attack in run
+        if label(attack) in names
+        or (
+            all(signal.of == TARGET for signal in attack.signals())
+            and _measured(_on_reference(attack), observations)
+        )
+    )
+
+
 def _taken_over(
-    run: tuple[Attack, ...], observations: Observations, scored: dict[str, Scores], path: Path
-) -> dict[str, Scores]:
-    taken: dict[str, Scores] = {}
-    for attack in run:
-        if all(signal in observations.values for signal in attack.signals()):
+    attacks: tuple[Attack, ...], observations: Observations, scored: Scored, role: str, path: Path
+) -> dict[str, Any]:
+    """Scores of the attacks that cannot be made again from what was kept."""
+    had = scored.target if role == TARGET else scored.control
+    taken = {}
+    for attack in attacks:
+        needs = attack.signals() if role == TARGET else _on_reference(attack)
+        if _measured(needs, observations):
             continue
         name = label(attack)
-        if name not in scored:
+        if name not in had:
+            spec = f"{path / 'config.yaml'} --attacks '{name}'"
             raise ConfigError(
-                f"attack {name} needs what this run has not measured",
-                fix=f"unseen audit finetune --config {path / 'config.yaml'} --attacks {name}",
+                f"attack {name} needs what this run has not measured, or not kept",
+                fix=f"unseen audit finetune --config {spec}   (what is in the cache is not asked "
+                "again; --keep-tokens lets unseen score add attacks)",
             )
-        taken[name] = scored[name]
+        taken[name] = had[name]
     return taken
 
 
-def _repeatable(attack: Attack, observations: Observations) -> bool:
-    """Whether everything that the attack needs was measured of the reference too."""
-    return not is_blind(attack) and all(
-        signal.of == TARGET and twin in observations.values
-        for signal, twin in zip(attack.signals(), _on_reference(attack), strict=True)
-    )
+def _measured(signals: Iterable[Signal], observations: Observations) -> bool:
+    return all(signal in observations.values for signal in signals)
 
 
 def _signals(run: tuple[Attack, ...]) -> list[Signal]:
@@ -109,17 +152,9 @@ def _on_reference(attack: Attack) -> list[Signal]:
     return [asked_of(signal, REFERENCE) for signal in attack.signals()]
 
 
-def _results(folder: RunFolder) -> Results:
-    try:
-        return Results.model_validate(folder.read_json("results.json"))
-    except ValidationError as error:
-        raise StoreError(
-            f"{folder.path / 'results.json'} does not fit this version of unseen "
-            f"({error.error_count()} faults)",
-            fix="run the audit again with this version",
-        ) from error
-
-
-def _config(about: dict[str, Any], choices: dict[str, Any]) -> FinetuneAudit:
-    given = {k: v for k, v in about["config"].items() if k in FinetuneAudit.model_fields}
+def _config(folder: RunFolder, about: dict[str, Any], choices: dict[str, Any]) -> FinetuneAudit:
+    kept = about.get("config")
+    if not isinstance(kept, dict):
+        raise StoreError(f"{folder.path / 'run.json'} holds no configuration")
+    given = {k: v for k, v in kept.items() if k in FinetuneAudit.model_fields}
     return configure(**(given | choices))

@@ -9,16 +9,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from unseen import __version__
-from unseen.data.formats import Row
+from unseen.data.formats import Row, is_missing, kind_of
 from unseen.data.read import read_rows
 from unseen.data.records import label_of
 from unseen.errors import DataError, UnknownNameError, UsageError
 from unseen.runs.config import configure
-from unseen.runs.judge import Judge, Subjects
+from unseen.runs.judge import Judge, Scored, Subjects
 from unseen.runs.results import Results, RunFacts
-from unseen.types import Scores
+from unseen.types import BoolArray, Scores
 
 _BOOKKEEPING = ("", "id", "index", "row", "fold", "n_tokens")
 
@@ -67,15 +68,15 @@ def evaluate_file(
     if not names:
         raise DataError("has no column of scores", path=path, fix="name one: --score-column COLUMN")
     scores = {name: [_score(row, name) for row in rows] for name in names}
-    clusters = None if cluster_by is None else [str(row.values.get(cluster_by)) for row in rows]
+    clusters = None if cluster_by is None else [_cluster(row, cluster_by) for row in rows]
     return evaluate_scores(scores, labels, clusters=clusters, **choices)
 
 
 def evaluate_scores(
-    scores: Mapping[str, Sequence[float]],
-    labels: Sequence[bool] | Sequence[int],
+    scores: Mapping[str, ArrayLike],
+    labels: ArrayLike,
     *,
-    clusters: Sequence[str] | None = None,
+    clusters: Sequence[Any] | None = None,
     **choices: Any,
 ) -> Results:
     """Statistics of scores by name.
@@ -83,22 +84,25 @@ def evaluate_scores(
     Args:
         scores: name -> (n,) finite scores, higher = more likely a member.
         labels: (n,) true or 1 for members.
-        clusters: (n,) records of one cluster are resampled together.
+        clusters: (n,) records of one cluster are resampled together; None stands alone.
         **choices: fpr, confidence, bootstrap, folds, seed.
 
     Raises:
         UsageError: where lengths differ, a score is not finite or a side is empty.
     """
     config = configure(**choices)
+    if not scores:
+        raise UsageError("got no scores", fix="unseen.evaluate(scores, labels)")
     member = _labels(labels)
-    if clusters is not None and len(clusters) != len(member):
-        raise UsageError(f"got {len(clusters)} clusters for {len(member)} labels")
     ids = tuple(str(i + 1) for i in range(len(member)))
-    subjects = Subjects(ids, member, None if clusters is None else tuple(map(str, clusters)))
-    made = {name: _checked(name, values, ids) for name, values in scores.items()}
+    made = {str(name): _checked(str(name), values, ids) for name, values in scores.items()}
+    groups = None if clusters is None else _column("clusters", clusters, object, len(member))
+    subjects = Subjects(
+        ids, member, None if groups is None else tuple(_alone(one) for one in groups.tolist())
+    )
     judge = Judge(config, subjects)
     rows = [judge.row(name, one, kind="attack") for name, one in made.items()]
-    verdicts = judge.verdicts(rows, made, [])
+    verdicts = judge.verdicts(rows, Scored(made), [])
     return Results(
         run=RunFacts(
             id="",
@@ -119,21 +123,24 @@ def evaluate_scores(
     )
 
 
-def _labels(labels: Sequence[bool] | Sequence[int]) -> np.ndarray[Any, np.dtype[np.bool_]]:
-    wrong = [label for label in labels if label not in (0, 1)]
+def _labels(labels: ArrayLike) -> BoolArray:
+    given = _column("labels", labels, object)
+    wrong = [
+        one
+        for one in given.tolist()
+        if not isinstance(one, bool | int | float) or one not in (0, 1)
+    ]
     if wrong:
-        raise UsageError(f"got the label {wrong[0]!r}, expected true/false or 1/0")
-    member = np.array(labels, dtype=bool)
+        raise UsageError(f"got the label {wrong[0]!r:.60}, expected true/false or 1/0")
+    member = given.astype(bool)
     if member.all() or not member.any():
         side = "non-members" if len(member) and member.all() else "members"
         raise UsageError(f"there are no {side}: both sides are needed")
     return member
 
 
-def _checked(name: str, values: Sequence[float], ids: tuple[str, ...]) -> Scores:
-    if len(values) != len(ids):
-        raise UsageError(f"{name}: got {len(values)} scores for {len(ids)} labels")
-    array = np.array(values, dtype=np.float64)
+def _checked(name: str, values: ArrayLike, ids: tuple[str, ...]) -> Scores:
+    array = _column(name, values, np.float64, len(ids))
     wrong = np.flatnonzero(~np.isfinite(array))
     if len(wrong):
         raise UsageError(
@@ -141,6 +148,35 @@ def _checked(name: str, values: Sequence[float], ids: tuple[str, ...]) -> Scores
             fix="leave records without a score out; a placeholder would count as a score",
         )
     return Scores(ids, array)
+
+
+def _column(name: str, values: Any, dtype: Any, n: int | None = None) -> np.ndarray[Any, Any]:
+    """Values from Python as an array of shape (n,)."""
+    try:
+        array = np.asarray(values, dtype=dtype)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise UsageError(
+            f"{name}: got {kind_of(values)} that holds no column of numbers"
+        ) from error
+    if array.ndim != 1:
+        shape = " x ".join(map(str, array.shape)) or "one value"
+        raise UsageError(
+            f"{name}: got {kind_of(values)} of shape {shape}, expected one value a record",
+            fix="give one column: scores={'loss': [...]}, labels=[...]",
+        )
+    if n is not None and len(array) != n:
+        raise UsageError(f"{name}: got {len(array)} for {n} labels, expected one for each")
+    return array
+
+
+def _alone(cluster: Any) -> Any:
+    """The cluster, or None (stands alone) where nothing is written there."""
+    return None if is_missing(cluster) or cluster == "" else cluster
+
+
+def _cluster(row: Row, column: str) -> str | None:
+    value = _alone(row.values.get(column))
+    return None if value is None or not str(value).strip() else str(value)
 
 
 def _is_bookkeeping(name: str) -> bool:
