@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -66,8 +67,7 @@ class UnknownNameError(ConfigError):
     code = "config.name"
 
     def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
-        choices = sorted(known)
-        super().__init__(f"unknown {kind} {name!r}", fix=suggestion(name, choices))
+        super().__init__(f"unknown {kind} {short(name)!r}", fix=suggestion(name, sorted(known)))
 
 
 class DataError(UsageError):
@@ -157,6 +157,42 @@ class UnscorableError(UnseenError):
     code = "record.unscored"
 
 
+_MOST_NAMES = 60
+_LONGEST_WORD = 300
+_LONGEST_TEXT = 3000
+
+
+def short(name: str, most: int = 60) -> str:
+    """A name that fits into a message.
+
+    >>> short("x" * 100, 10)
+    'xxxxxxx… (100 characters)'
+    """
+    return name if len(name) <= most else f"{name[: most - 3]}… ({len(name)} characters)"
+
+
+def visible(text: str, *, lines: bool = False) -> str:
+    r"""Text for a terminal: what steers it is shown as an escape, and nothing fills the screen.
+
+    Names of files, columns and records come from elsewhere, and may hold anything.
+
+    Args:
+        text: the text.
+        lines: keep its line breaks.
+
+    >>> visible("a\x1b[2Jb")
+    'a\\x1b[2Jb'
+    """
+    kept = "".join(
+        char
+        if char.isprintable() or (lines and char == "\n")
+        else char.encode("unicode_escape", "backslashreplace").decode("ascii")
+        for char in text
+    )
+    kept = re.sub(rf"\S{{{_LONGEST_WORD + 1},}}", lambda match: short(match[0]), kept)
+    return short(kept, _LONGEST_TEXT)
+
+
 def suggestion(name: str, choices: Iterable[str]) -> str:
     """Says which known name is meant, or lists all of them.
 
@@ -165,8 +201,10 @@ def suggestion(name: str, choices: Iterable[str]) -> str:
     """
     known = list(choices)
     close = difflib.get_close_matches(name.replace("-", "_"), known, n=1, cutoff=0.5)
-    listed = f"known: {', '.join(known)}" if known else "none are known"
-    return f"did you mean {close[0]!r}? {listed}" if close else listed
+    more = f" and {len(known) - _MOST_NAMES} more" if len(known) > _MOST_NAMES else ""
+    listed = ", ".join(short(one) for one in known[:_MOST_NAMES]) + more
+    listed = f"known: {listed}" if known else "none are known"
+    return f"did you mean {short(close[0])!r}? {listed}" if close else listed
 
 
 def need(module: str, extra: str) -> ModuleType:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from unseen.cli.output import err, out, progress
+from unseen.cli.output import out, progress, say
 from unseen.runs.config import FinetuneAudit
 
 app = App(name="audit", help="Audit a model: was this record in its data?")
@@ -31,14 +31,11 @@ def finetune(
     from unseen.api import audit_finetune
     from unseen.report.terminal import show
 
-    console = err()
     with progress() as tell:
-        result = audit_finetune(
-            config=config, progress=tell, note=lambda text: console.print(text, markup=False)
-        )
+        result = audit_finetune(config=config, progress=tell, note=say)
     if json_:
         print(result.results.model_dump_json(indent=1))
     else:
         show(result.results, out())
-    console.print(f"run      {result.folder}", markup=False)
+    say(f"run      {result.folder}")
     return 0

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from unseen.cli.output import err, out, progress
+from unseen.cli.output import out, progress, say
+from unseen.errors import visible
 
 
 def demo(*, runs: Path = Path("runs"), cache_dir: Path | None = None) -> int:
@@ -20,14 +21,9 @@ def demo(*, runs: Path = Path("runs"), cache_dir: Path | None = None) -> int:
     from unseen.api import run_demo
     from unseen.report.terminal import show
 
-    console, results = err(), out()
+    results = out()
     with progress() as tell:
-        made = run_demo(
-            runs,
-            cache_dir=cache_dir,
-            progress=tell,
-            note=lambda text: console.print(text, markup=False),
-        )
+        made = run_demo(runs, cache_dir=cache_dir, progress=tell, note=say)
     results.rule("1. fine-tuned on these members: must be found", align="left")
     show(made.found.results, results)
     results.rule("2. the model from before, same records: must be clear", align="left")
@@ -36,9 +32,10 @@ def demo(*, runs: Path = Path("runs"), cache_dir: Path | None = None) -> int:
     results.print(
         f"[bold]{'as it should be' if made.as_expected else 'NOT AS IT SHOULD BE'}[/bold]"
     )
-    results.print(f"runs      {made.found.folder}\n          {made.control.folder}", markup=False)
+    results.print(f"runs      {visible(str(made.found.folder))}", markup=False)
+    results.print(f"          {visible(str(made.control.folder))}", markup=False)
     results.print("the same by hand:", markup=False)
-    results.print(f"  {made.command}", markup=False, soft_wrap=True)
+    results.print(f"  {visible(made.command)}", markup=False, soft_wrap=True)
     results.print("now with your model:", markup=False)
     results.print(
         "  unseen audit finetune --model MODEL --members TRAIN.jsonl --nonmembers HELDOUT.jsonl",

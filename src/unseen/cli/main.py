@@ -1,32 +1,39 @@
 """`unseen`: reads the command line, and turns every expected error into one message.
 
 Exit codes: 0 done, 1 something failed while running, 2 something that the user can mend,
-130 interrupted.
+130 interrupted, 143 terminated.
 """
 
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from cyclopts import App, CycloptsError
-from cyclopts.config import Env, Yaml
 
 from unseen import __version__
+from unseen.cli import streams
+from unseen.cli.explain import explain
 from unseen.cli.output import err, show_error
+from unseen.cli.sources import Sources
+from unseen.cli.yaml_file import YamlFile
 from unseen.errors import ConfigError, StoreError, UnseenError, UsageError
 
-FAILED, USAGE, INTERRUPTED = 1, 2, 130
+FAILED, USAGE, INTERRUPTED, TERMINATED = 1, 2, 130, 143
 _CONFIG_FLAG = "--config"
 _CONFIG_FILE = "unseen.yaml"
+_CONTINUED = ("audit", "demo")
 
 app = App(
     name="unseen",
     version=__version__,
     help="Was it in? Measure what a language model gives away about its data.",
     help_on_error=False,
+    suppress_keyboard_interrupt=False,  # an interruption is reported here
 )
 app.command(
     "unseen.cli.demo:demo", name="demo", help="A control that must be found, and one that must not."
@@ -44,9 +51,22 @@ app.command(
 )
 
 
+class _Terminated(KeyboardInterrupt):
+    """SIGTERM, on the same way out as Ctrl-C."""
+
+
 def main(argv: Sequence[str] | None = None) -> None:
     """Runs one command and leaves with its exit code."""
-    sys.exit(run(list(sys.argv[1:] if argv is None else argv)))
+    signal.signal(signal.SIGTERM, _terminate)
+    try:
+        streams.hold()
+    except StoreError as error:
+        show_error(error)
+        code = USAGE
+    else:
+        code = run(list(sys.argv[1:] if argv is None else argv))
+    streams.let_go()
+    sys.exit(code)
 
 
 def run(argv: list[str]) -> int:
@@ -62,67 +82,60 @@ def run(argv: list[str]) -> int:
     debug = "--debug" in argv or os.environ.get("UNSEEN_DEBUG", "") not in ("", "0")
     argv = [word for word in argv if word != "--debug"]
     try:
-        return _dispatch(argv)
+        code = _dispatch(argv)
+        sys.stdout.flush()
     except UnseenError as error:
         if debug:
             raise
         show_error(error)
         return USAGE if isinstance(error, UsageError | StoreError) else FAILED
-    except KeyboardInterrupt:
-        err().print("interrupted: the same command continues", markup=False)
-        return INTERRUPTED
+    except KeyboardInterrupt as reason:
+        more = ": the same command continues" if argv[:1] and argv[0] in _CONTINUED else ""
+        err().print(f"interrupted{more}", markup=False)
+        return TERMINATED if isinstance(reason, _Terminated) else INTERRUPTED
     except BrokenPipeError:
         # Whoever read our output has left; there is nobody to tell.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        streams.drop()
         return FAILED
+    return code
 
 
 def _dispatch(argv: list[str]) -> int:
     argv, file = _config_file(argv)
-    configs: list[Env | Yaml] = [Env("UNSEEN_", command=False)]
-    if argv[:1] == ["audit"]:
-        configs.append(file)
-    app.config = configs
+    sources = Sources(os.environ, file if argv[:1] == ["audit"] else None, app)
+    app.config = [sources]
     try:
         code = app(argv, exit_on_error=False, print_error=False, result_action="return_value")
-    except CycloptsError as error:
-        if type(error.__cause__ or error).__module__.startswith("yaml"):
-            raise ConfigError(f"{file.path} is no YAML: {_words(error)}") from error
-        raise ConfigError(_words(error), fix=f"unseen {' '.join(argv[:2])} --help") from error
+    except (CycloptsError, ConfigError) as error:
+        raise explain(error, argv, app, sources) from error
     return code if isinstance(code, int) else 0
 
 
-def _config_file(argv: list[str]) -> tuple[list[str], Yaml]:
+def _config_file(argv: list[str]) -> tuple[list[str], YamlFile]:
     """Takes `--config FILE` out of the arguments; unseen.yaml in this folder is read unasked."""
-    given = os.environ.get("UNSEEN_CONFIG")
+    given: list[str] = []
     rest: list[str] = []
     words = iter(argv)
     for word in words:
         if word == _CONFIG_FLAG:
-            given = next(words, None)
-            if given is None:
-                raise ConfigError(f"{_CONFIG_FLAG} needs the name of a file")
+            given.append(next(words, ""))
         elif word.startswith(f"{_CONFIG_FLAG}="):
-            given = word.partition("=")[2]
+            given.append(word.partition("=")[2])
         else:
             rest.append(word)
-    if given is not None and not Path(given).is_file():
-        raise ConfigError(f"there is no configuration file {given}")
-    return rest, Yaml(
-        given or _CONFIG_FILE,
-        must_exist=given is not None,
-        use_commands_as_keys=False,
-        search_parents=False,
-    )
+    if len(given) > 1:
+        raise ConfigError(f"{_CONFIG_FLAG} is given twice", fix="put all options into one file")
+    if given and not given[0]:
+        raise ConfigError(
+            f"{_CONFIG_FLAG} needs the name of a file", fix=f"{_CONFIG_FLAG} {_CONFIG_FILE}"
+        )
+    if given and rest[:1] and rest[0] != "audit":
+        raise ConfigError(
+            f"{_CONFIG_FLAG} is read by unseen audit alone", fix=f"leave {_CONFIG_FLAG} out"
+        )
+    named = given[0] if given else os.environ.get("UNSEEN_CONFIG")
+    return rest, YamlFile(Path(named or _CONFIG_FILE), must_exist=bool(named))
 
 
-def _words(error: CycloptsError) -> str:
-    """What cyclopts or pydantic found, on one line."""
-    from pydantic import ValidationError
-
-    from unseen.runs.config import FinetuneAudit, explained
-
-    cause = error.__cause__ or error.__context__
-    if isinstance(cause, ValidationError):
-        return explained(cause, FinetuneAudit.model_fields).problem
-    return " ".join(str(error).split())
+def _terminate(*_: Any) -> None:
+    raise _Terminated

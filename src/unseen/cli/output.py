@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
+from unseen.errors import visible
+
 if TYPE_CHECKING:
     from unseen.errors import UnseenError
     from unseen.runs.collect import Progress
@@ -32,9 +34,14 @@ def show_error(error: UnseenError) -> None:
     """One message: what is wrong, and what to do."""
     console = err()
     console.print(f"[bold red]error\\[{error.code}][/bold red]: ", end="")
-    console.print(error.problem, markup=False)
+    console.print(visible(error.problem), markup=False)
     if error.fix is not None:
-        console.print(f"  {error.fix}", markup=False)
+        console.print(f"  {visible(error.fix, lines=True)}", markup=False)
+
+
+def say(text: str) -> None:
+    """A sentence that the user should know, to stderr."""
+    err().print(visible(text), markup=False)
 
 
 @contextmanager
@@ -92,4 +99,4 @@ class _Lines:
         if ended and self._last.get(what) == float("inf"):
             return
         self._last[what] = float("inf") if ended else now
-        self._console.print(f"{what} {done}/{total}", markup=False)
+        self._console.print(f"{visible(what)} {done}/{total}", markup=False)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from unseen.cli.output import err, out
+from unseen.cli.output import out, say
 
 
 def score(
@@ -24,7 +24,7 @@ def score(
 
     Args:
         run: the run folder.
-        attacks: attacks to add to those of the run, for example min_k[k=0.1].
+        attacks: attacks to add to those of the run, for example 'min_k[k=0.1]'.
         fpr: false-positive rates to report.
         confidence: coverage of the intervals.
         bootstrap: bootstrap draws.
@@ -41,5 +41,5 @@ def score(
         print(result.results.model_dump_json(indent=1))
     else:
         show(result.results, out())
-    err().print(f"run      {result.folder}", markup=False)
+    say(f"run      {result.folder}")
     return 0

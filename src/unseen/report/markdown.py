@@ -6,6 +6,7 @@ import html
 import re
 from typing import TYPE_CHECKING
 
+from unseen.errors import visible
 from unseen.report.summary import (
     facts,
     footnotes,
@@ -56,12 +57,12 @@ def render(results: Results) -> str:
 
 
 def safe(text: str) -> str:
-    r"""Text that stays text: no markup, no HTML, one line, no table cell broken.
+    r"""Text that stays text: no markup, no HTML, no control characters, one line, one table cell.
 
     >>> safe("a|b <script>")
     'a\\|b &lt;script&gt;'
     """
-    flat = " ".join(text.split())
+    flat = visible(" ".join(text.split()))
     return re.sub(r"([\\`*_\[\]|])", r"\\\1", html.escape(flat, quote=False))
 
 

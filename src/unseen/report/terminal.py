@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from unseen.errors import short, visible
 from unseen.report.summary import facts, footnotes, label, percent_rate, rows, shown_rates
 
 if TYPE_CHECKING:
@@ -21,16 +21,16 @@ _STYLES = {"attack": "", "blind": "dim", "control": "dim", "chance": "dim"}
 def show(results: Results, console: Console) -> None:
     """Prints facts, table, footnotes and finding."""
     for name, value in facts(results):
-        console.print(Text(f"{name:<10}"), Text(value), sep="")
+        console.print(Text(f"{name:<10}"), Text(visible(value)), sep="")
     console.print()
     console.print(_table(results))
     for note in footnotes(results):
-        console.print(Text(f"  {note}", style="dim"))
+        console.print(Text(f"  {visible(note)}", style="dim"))
     console.print()
     if results.headline is not None:
-        console.print(f"[bold]FINDING[/bold]  {escape(results.headline.sentence)}")
+        console.print(Text.assemble(("FINDING", "bold"), f"  {visible(results.headline.sentence)}"))
     elif results.headline_note is not None:
-        console.print(f"[bold]NO FINDING[/bold]  {escape(results.headline_note)}")
+        console.print(Text.assemble(("NO FINDING", "bold"), f"  {visible(results.headline_note)}"))
 
 
 def _table(results: Results) -> Table:
@@ -41,6 +41,6 @@ def _table(results: Results) -> Table:
     for fpr in shown_rates(results):
         table.add_column(f"TPR @ {percent_rate(fpr)} FPR", justify="right")
     for row in rows(results):
-        cells = [Text(cell) for cell in (label(row), row.auc, *row.tprs)]
+        cells = [Text(short(visible(cell), 80)) for cell in (label(row), row.auc, *row.tprs)]
         table.add_row(Text("►" if row.chosen else ""), *cells, style=_STYLES[row.kind])
     return table
