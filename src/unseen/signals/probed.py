@@ -11,10 +11,11 @@ from typing import ClassVar
 import numpy as np
 
 from unseen.errors import UnscorableError
-from unseen.signals.base import TARGET, Ask, Materials, one_request
+from unseen.signals.base import TARGET, Ask, Encoder, Materials, one_request
 from unseen.types import FloatArray, Record, TokenStats, Turn
 
 _WORDS = re.compile(r"\S+")
+_TOO_SHORT = "too short to mask a part of it"
 
 
 @dataclass(frozen=True)
@@ -39,8 +40,10 @@ class MaskedProbes:
     The paper's random masking (section V-B2): `floor(rate * words)` words of the response, drawn
     without replacement, at least one and never all. A word here is what stands between white
     space and holds a letter or digit of any script; a response without two of them is masked
-    letter by letter. K different masks are drawn (fewer where there are fewer), each from the
-    text, the seed and its own number, so that a record gets the same probes in any company.
+    letter by letter. A turn that is too short even for that stays as it is, as long as what is
+    scored does not stay whole: a probe that gives all of it away would measure nothing. K masks
+    that differ are drawn (fewer where there are fewer), each from the text, the seed and its own
+    number, so that a record gets the same probes in any company.
 
     Attributes:
         of: the role of the model asked.
@@ -67,12 +70,15 @@ class MaskedProbes:
 
     def ask(self, record: Record, materials: Materials) -> Ask:
         """K + 1 requests: without a probe, and after each."""
-        asks = [one_request(materials.encoder.encode(record))]
-        asks += [
+        alone = one_request(materials.encoder.encode(record))
+        asks = [alone] + [
             one_request(materials.encoder.encode(record, before=(probe,)))
             for probe in self.made_from(record)
+            if not _gives_away(probe, record, alone, materials.encoder)
         ]
-        if any(ask.scored != asks[0].scored for ask in asks):
+        if len(asks) == 1:
+            raise UnscorableError(_TOO_SHORT)
+        if any(ask.scored != alone.scored for ask in asks):
             reason = "the template changes the response when a probe stands before it"
             raise UnscorableError(reason)
         return Ask(tuple(ask.requests[0] for ask in asks), tuple(ask.keep[0] for ask in asks))
@@ -86,29 +92,29 @@ class MaskedProbes:
         """The record with its loss-bearing turns masked, up to K different times.
 
         Raises:
-            UnscorableError: where nothing can be masked so that something stays.
+            UnscorableError: where no turn can be masked so that something of it stays.
         """
         made: dict[tuple[Turn, ...], Record] = {}
         for j in range(4 * self.probes):
             turns = tuple(
-                Turn(turn.role, self.masked(turn.content, j))
-                if turn.role in ("assistant", "text")
-                else turn
+                Turn(turn.role, self.masked(turn.content, j)) if _is_said(turn) else turn
                 for turn in record.turns
             )
-            made.setdefault(turns, replace(record, turns=turns))
+            if turns != record.turns:
+                made.setdefault(turns, replace(record, turns=turns))
             if len(made) == self.probes:
                 break
+        if not made:
+            raise UnscorableError(_TOO_SHORT)
         return list(made.values())
 
     def masked(self, text: str, number: int) -> str:
-        """The text with some words replaced, white space kept as it is."""
+        """The text with some words replaced, white space kept; a text too short for it, as it is."""
         spans = [m.span() for m in _WORDS.finditer(text) if any(map(str.isalnum, m.group()))]
         if len(spans) < 2:
             spans = [(i, i + 1) for i, letter in enumerate(text) if letter.isalnum()]
         if len(spans) < 2:
-            reason = "too short to mask a part of it"
-            raise UnscorableError(reason)
+            return text
         n_masked = min(max(1, int(self.rate * len(spans))), len(spans) - 1)
         digest = hashlib.blake2b(f"{self.seed}|{number}|{text}".encode(), digest_size=8).digest()
         rng = np.random.default_rng(int.from_bytes(digest, "little"))
@@ -118,3 +124,15 @@ class MaskedProbes:
             pieces += [text[end:start], self.placeholder]
             end = stop
         return "".join([*pieces, text[end:]])
+
+
+def _is_said(turn: Turn) -> bool:
+    return turn.role in ("assistant", "text")
+
+
+def _gives_away(probe: Record, record: Record, alone: Ask, encoder: Encoder) -> bool:
+    """Whether all that is scored of the record stands in the probe: only some turns may count."""
+    pairs = zip(record.turns, probe.turns, strict=True)
+    if not any(_is_said(turn) and turn == masked for turn, masked in pairs):
+        return False  # every turn is masked: the ids need not be looked at
+    return one_request(encoder.encode(probe)).scored == alone.scored

@@ -1,0 +1,86 @@
+from typing import Any
+
+import pytest
+
+from unseen.data.templates import Layout, RecordEncoder
+from unseen.errors import UnscorableError
+from unseen.signals.base import Ask, Materials
+from unseen.signals.probed import MaskedProbes
+from unseen.targets.fake import FakeTokenizer
+from unseen.types import Record, Turn
+
+LONG = "The quick brown fox jumps over the lazy dog."
+TOO_SHORT = "too short to mask a part of it"
+
+
+def chat(*said: str) -> Record:
+    turns = [(Turn("user", "Go on?"), Turn("assistant", text)) for text in said]
+    return Record("c", tuple(turn for pair in turns for turn in pair))
+
+
+def ask(record: Record, signal: MaskedProbes | None = None, **choices: Any) -> Ask:
+    tokenizer = FakeTokenizer()
+    materials = Materials(RecordEncoder(tokenizer, Layout(**choices), limit=4096))
+    return (signal or MaskedProbes()).ask(record, materials)
+
+
+def said(record: Record) -> list[str]:
+    return [turn.content for turn in record.turns if turn.role == "assistant"]
+
+
+def test_every_turn_that_can_be_masked_is() -> None:
+    probes = MaskedProbes().made_from(chat(LONG, "OK", "!", "7", LONG.lower()))
+    assert len(probes) == 5
+    for probe in probes:
+        first, *short, last = said(probe)
+        assert short in (["wordK", "!", "7"], ["Oword", "!", "7"])
+        assert first.split().count("word") == last.split().count("word") == 4
+        assert [turn.content for turn in probe.turns if turn.role == "user"] == ["Go on?"] * 5
+
+
+def test_a_turn_that_is_too_short_does_not_unscore_the_others() -> None:
+    with_short = ask(chat("Y", LONG), loss_on="assistant")
+    assert len(with_short.requests) == 6
+    assert len(ask(chat("Y", LONG)).requests) == 6, "the short turn does not even count"
+    alone = MaskedProbes().made_from(chat(LONG))
+    together = MaskedProbes().made_from(chat("Y", LONG))
+    assert [said(probe)[-1] for probe in together] == [said(probe)[-1] for probe in alone]
+
+
+@pytest.mark.parametrize("record", [chat("Y"), chat("Y", "!"), Record("d", (Turn("text", "a"),))])
+def test_where_nothing_can_be_masked_there_is_no_probe(record: Record) -> None:
+    with pytest.raises(UnscorableError, match=TOO_SHORT):
+        MaskedProbes().made_from(record)
+    with pytest.raises(UnscorableError, match=TOO_SHORT):
+        ask(record, loss_on="assistant")
+
+
+def test_a_probe_that_holds_all_that_is_scored_is_none() -> None:
+    with pytest.raises(UnscorableError, match=TOO_SHORT):
+        ask(chat(LONG, "Y"), loss_on="completion")
+    assert len(ask(chat(LONG, "Y"), loss_on="assistant").requests) == 6
+
+
+def test_a_mask_that_changes_nothing_is_none() -> None:
+    with pytest.raises(UnscorableError, match=TOO_SHORT):
+        MaskedProbes().made_from(chat("word word word"))
+    probes = MaskedProbes(probes=9).made_from(chat("word fox"))
+    assert [said(probe) for probe in probes] == [["word word"]]
+    asked = ask(chat(LONG, "word fox"))
+    assert 1 < len(asked.requests) < 6, "some masks leave the turn that counts as it is"
+    for request in asked.requests[1:]:
+        assert b"Go on?word fox" not in bytes(id_ for id_ in request.context if id_ < 256)
+
+
+def test_a_record_has_the_same_probes_in_any_company() -> None:
+    records = [chat("Y", LONG), chat(LONG, "OK"), chat(LONG)]
+    one_way = [MaskedProbes().made_from(record) for record in records]
+    other_way = [MaskedProbes().made_from(record) for record in reversed(records)]
+    assert one_way == other_way[::-1]
+    assert one_way[0] != MaskedProbes(seed=1).made_from(records[0])
+
+
+def test_all_requests_score_the_same_tokens() -> None:
+    asked = ask(chat("Y", LONG, "OK"), loss_on="assistant")
+    assert len(set(asked.scored)) == 1
+    assert bytes(asked.scored[0]) == f"Y{LONG}OK".encode()
