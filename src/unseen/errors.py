@@ -11,6 +11,7 @@
     │   └── TooFewRecordsError  statistics refuse: fewer records on a side than they need
     ├── TargetError             the model failed while it was being asked
     │   └── OutOfMemoryError    a batch did not fit; the engine retries with smaller ones
+    ├── PreflightError          the model's numbers are not what they should be; nothing was measured
     ├── StoreError              measurements or results cannot be written or read
     └── UnscorableError         one record has no score, and why; counted, never shown as a failure
 
@@ -143,6 +144,12 @@ class OutOfMemoryError(TargetError):
     """A batch did not fit into memory."""
 
     code = "target.memory"
+
+
+class PreflightError(UnseenError):
+    """The model's numbers are not what they should be, so none of them would mean anything."""
+
+    code = "preflight"
 
 
 class StoreError(UnseenError):

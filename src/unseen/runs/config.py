@@ -109,6 +109,15 @@ class FinetuneAudit(StatisticsChoices):
     attacks: tuple[str, ...] = Field(
         ("default",), description="default, or names: loss, 'min_k[k=0.1]', … (unseen ls attacks)"
     )
+    preflight: bool = Field(
+        default=True, description="first prove on a few records that the model's numbers are real"
+    )
+    split_origin: Literal["unknown", "random", "temporal"] = Field(
+        "unknown", description="how the non-members were held out"
+    )
+    release_context: Literal["unknown", "internal", "public-api", "open-weights"] = Field(
+        "unknown", description="who will get the model: for the report"
+    )
     control: Literal["shared", "all", "none"] = Field(
         "shared",
         description="attacks repeated on the reference as control: those that cost nothing more, "

@@ -12,6 +12,8 @@ from pydantic import BaseModel, ConfigDict, Field
 SCHEMA_VERSION = "1.0"
 
 Resolution = Literal["reliable", "indicative", "unresolvable"]
+Status = Literal["pass", "warn", "fail", "skip"]
+Verdict = Literal["valid", "caution", "invalid"]
 
 
 class Part(BaseModel):
@@ -92,6 +94,82 @@ class Headline(Part):
     sentence: str
 
 
+class Check(Part):
+    """One reason to trust the numbers, or not to."""
+
+    id: str = Field(description="for example blind_baseline; stable over versions")
+    title: str
+    status: Status = Field(description="skip: could not be checked, and `detail` says why")
+    value: float | None = None
+    ci: tuple[float, float] | None = None
+    limit: str = Field("", description="what must hold")
+    detail: str = Field(description="what was found, and what it means")
+    fix: str | None = Field(None, description="what to do where it does not hold")
+
+
+class Validity(Part):
+    """Whether the numbers mean membership."""
+
+    verdict: Verdict = Field(
+        description="invalid: there is no headline; caution: read the reasons first"
+    )
+    reasons: tuple[str, ...] = Field((), description="of anything but valid")
+
+
+class ThreatModel(Part):
+    """Who attacks, with what."""
+
+    access: str = Field(description="what the attacker gets of the model")
+    knows: tuple[str, ...] = Field(description="what the attacker has beside the model")
+    release_context: Literal["unknown", "internal", "public-api", "open-weights"] = "unknown"
+    taxonomy: dict[str, str] = Field(
+        default_factory=dict, description="ids in public catalogues; no claim of conformity"
+    )
+
+
+class RenderedPart(Part):
+    """Tokens in a row of the first record, as the model reads them."""
+
+    kind: Literal["special", "template", "content"]
+    n_tokens: int
+    scored: bool = Field(description="whether these tokens count for the record")
+    text: str | None = Field(None, description="null for content: records are not shown")
+    ids: tuple[int, ...] | None = None
+
+
+class SharedFeature(Part):
+    """Something in which the most exposed members differ from the other members, or do not."""
+
+    name: str = Field(description="length, repetition, copies or rare_words")
+    exposed: float = Field(description="median of the most exposed members")
+    others: float = Field(description="median of the other members")
+    auc: float = Field(description="chance that an exposed member has more of it than another")
+    p_holm: float
+
+
+class Exposed(Part):
+    """The members that the attack of the headline ranks highest."""
+
+    attack: str
+    n_above_all: int = Field(description="members that score above every non-member")
+    n_compared: int = Field(description="most exposed members that features are compared for")
+    features: tuple[SharedFeature, ...] = ()
+
+
+class Epsilon(Part):
+    """A lower bound on epsilon, or a number that is none."""
+
+    kind: Literal["bound", "indicative"] = Field(
+        description="bound: inclusion was decided by recorded fair coins"
+    )
+    lower: float
+    delta: float
+    confidence: float
+    method: str
+    guesses: int = Field(description="records that were guessed in or out")
+    correct: int
+
+
 class Slice(Part):
     """One group of records."""
 
@@ -134,6 +212,13 @@ class DataFacts(Part):
         (0, 0), description="records of each side whose text occurs more than once there"
     )
     scored_tokens: int = 0
+    split_origin: Literal["unknown", "random", "temporal"] = "unknown"
+    telling_words: tuple[str, ...] = Field(
+        (), description="words of many records that tell the sides apart; empty where none do"
+    )
+    example: tuple[RenderedPart, ...] = Field(
+        (), description="the first judged record as the model reads it, its content left out"
+    )
 
 
 class RunFacts(Part):
@@ -142,7 +227,7 @@ class RunFacts(Part):
     id: str
     created: str
     tool: str
-    scenario: Literal["finetune", "scores"]
+    scenario: Literal["finetune", "scores", "canary"]
     seed: int
     plan: str = Field(description="hash of configuration, data and models")
     seconds: float = Field(description="of the last attempt")
@@ -165,8 +250,14 @@ class Results(Part):
     )
     headline: Headline | None = None
     headline_note: str | None = Field(None, description="why there is no headline")
+    checks: tuple[Check, ...] = ()
+    validity: Validity | None = None
+    threat_model: ThreatModel | None = None
+    exposed: Exposed | None = None
+    epsilon: Epsilon | None = None
     slices: tuple[Slice, ...] = ()
     requests: dict[str, int] = Field(
         default_factory=dict, description="distinct requests, by the model's role"
     )
     limitations: tuple[str, ...] = ()
+    out_of_scope: tuple[str, ...] = Field((), description="attacks that this says nothing about")
