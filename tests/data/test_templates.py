@@ -424,9 +424,36 @@ def test_documents_are_cut_on_the_chosen_side_and_it_is_counted(text: str) -> No
     assert right.truncated == len(whole) - 6
     assert right.scored.tolist() == [False] + [True] * 5
     left = encoder(tokenizer, max_length=6, truncation="left").encode(document(text))
-    assert list(left.ids) == whole[-6:]
+    assert list(left.ids) == [256, *whole[-5:]]
     assert left.truncated == len(whole) - 6
     assert left.scored.tolist() == [False] + [True] * 5
+    bare = encoder(FakeTokenizer(bos=False), max_length=6, truncation="left").encode(document(text))
+    assert list(bare.ids) == whole[-6:]
+    assert bare.scored.tolist() == [False] + [True] * 5
+
+
+@EACH
+def test_a_beginning_stays_first_where_the_left_is_cut(
+    tokenizer: Tokenizer, jinja: Callable[[str], str]
+) -> None:
+    record = chat("The quick brown fox?", "It jumps over the lazy dog.")
+    for template in (jinja(BEGINS), "plain"):
+        whole = encoder(tokenizer, template=template).encode(record)
+        n_kept = len(whole.ids) - 5
+        begins = template != "plain" or tokenizer.bos_id is not None
+        cut = encoder(tokenizer, template=template, max_length=n_kept, truncation="left").encode(
+            record
+        )
+        assert cut.ids == ((whole.ids[0], *whole.ids[6:]) if begins else whole.ids[5:])
+        assert cut.truncated == 5
+        assert scored_ids(cut) == scored_ids(whole)
+
+
+def test_a_special_token_that_is_no_beginning_is_cut() -> None:
+    record = chat("Who?", "fox")
+    whole = encoder(FakeTokenizer()).encode(record)
+    cut = encoder(FakeTokenizer(), max_length=6, truncation="left").encode(record)
+    assert cut.ids == whole.ids[-6:]
 
 
 def test_the_models_limit_and_the_users_limit_both_bind() -> None:

@@ -40,8 +40,8 @@ class Layout:
         loss_on: which tokens count: of the last assistant turn ("completion"), of every assistant
             turn ("assistant"), or all of them ("all"). Documents always count as a whole.
         end_of_turn: whether the token that ends a scored turn is scored too.
-        truncation: which end of a record is cut where it is longer than the context. Trainers
-            cut on the right.
+        truncation: which end of a record is cut where it is longer than the context; on the left,
+            after a beginning-of-text token. Trainers cut on the right.
         max_length: tokens; None means the model's limit.
     """
 
@@ -114,8 +114,9 @@ class RecordEncoder:
             reason = "does not fit into the context after the records before it"
             raise UnscorableError(reason)
         if excess:
-            kept = slice(excess, None) if self.layout.truncation == "left" else slice(-excess)
-            ids, scored = ids[kept], scored[kept]
+            start = self._n_begin(ids) if self.layout.truncation == "left" else self.max_length
+            cut = slice(start, start + excess)
+            del ids[cut], scored[cut]
         mask = np.array(scored, dtype=bool)
         mask[:1] = False
         if not mask.any():
@@ -142,6 +143,17 @@ class RecordEncoder:
     def _whole(self, record: Record, before: Sequence[Record]) -> tuple[list[int], list[bool], int]:
         """All ids, which of them count, and how many are shared; nothing is cut yet."""
         return (self._plain if self._is_plain(record) else self._chat)(record, before)
+
+    def _n_begin(self, ids: Sequence[int]) -> int:
+        """How many ids a text begins with, whatever follows: 1, or 0 where it just begins.
+
+        Models that were trained with a beginning-of-text token are not at home without it.
+        """
+        if ids[0] == self.tokenizer.bos_id:
+            return 1
+        # The tokenizer adds none itself, but the template may write it.
+        written = self.template is not None and "bos_token" in self.template
+        return int(written and not self.tokenizer.decode(ids[:1]))
 
     def _plain(self, record: Record, before: Sequence[Record]) -> tuple[list[int], list[bool], int]:
         bos = self.tokenizer.bos_id
