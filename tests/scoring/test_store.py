@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from unseen.errors import StoreError
+from unseen.scoring import store as store_module
 from unseen.scoring.store import Store, key_of
 from unseen.types import Request, TokenStats
 
@@ -111,6 +112,14 @@ def test_the_key_tells_apart_what_gives_other_answers() -> None:
 
 def test_the_key_does_not_depend_on_what_is_shared() -> None:
     assert key_of("a", Request((1, 2), (3,), shared=2)) == key_of("a", Request((1, 2), (3,)))
+
+
+def test_answers_of_another_version_are_not_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    with Store() as store:
+        monkeypatch.setattr(store_module, "ANSWER_VERSION", store_module.ANSWER_VERSION - 1)
+        store.put([(key_of("model", REQUEST), stats())])
+        monkeypatch.undo()
+        assert store.present([key_of("model", REQUEST)]) == set()
 
 
 def test_many_keys_are_looked_up() -> None:

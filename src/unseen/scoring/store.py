@@ -22,8 +22,9 @@ import numpy as np
 from unseen.errors import StoreError
 from unseen.types import FloatArray, IntArray, Request, TokenStats
 
-# Part of every key: raise it when the same request would get another answer.
-ANSWER_VERSION = 1
+# Part of every key: raise it when the same request would get another answer, or when answers are
+# written in another form. Those of other versions are then never found.
+ANSWER_VERSION = 2
 
 _HEADER = struct.Struct("<BBI")
 _CHECKSUM = struct.Struct("<I")
