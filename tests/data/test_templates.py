@@ -2,13 +2,14 @@ import itertools
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
 import tiny
 from tokenizers.processors import TemplateProcessing
 
+from unseen.data import templates
 from unseen.data.templates import Layout, RecordEncoder, check_layout
 from unseen.errors import ConfigError, UnscorableError
 from unseen.targets.fake import FakeTokenizer
@@ -501,6 +502,57 @@ def test_a_very_long_record_is_cut_quickly(tokenizer: Tokenizer) -> None:
 def test_a_length_that_leaves_nothing_to_score_is_refused(length: int) -> None:
     with pytest.raises(ConfigError, match="expected at least 2"):
         Layout(max_length=length)
+
+
+# --- how often ---------------------------------------------------------------------------------
+
+
+class Counting(FakeTokenizer):
+    texts: ClassVar[list[str]] = []
+
+    def encode(self, text: str) -> list[int]:
+        self.texts.append(text)
+        return super().encode(text)
+
+
+@pytest.fixture
+def texts() -> list[str]:
+    """What `Counting` was asked for."""
+    Counting.texts.clear()
+    return Counting.texts
+
+
+def test_a_record_is_encoded_once_however_many_there_are(texts: list[str]) -> None:
+    records = [chat(f"Who is {i}?", f"Fox {i}.", id_=f"c{i}") for i in range(6_000)]
+    once = encoder(Counting(), template="plain")
+    first = [once.encode(record) for record in records]
+    asked = len(texts)
+    assert asked == 2 * len(records)
+    assert [once.scored_text(record) for record in records[:9]] == [f"Fox {i}." for i in range(9)]
+    for record, encoded in zip(records, first, strict=True):
+        assert once.encode(record) is encoded
+    assert len(texts) == asked
+
+
+def test_only_the_turns_make_a_record_another_one(texts: list[str]) -> None:
+    once = encoder(Counting())
+    one = once.encode(Record("a", document("fox").turns, cluster="x", slices={"group": "y"}))
+    assert once.encode(document("fox")) is one
+    assert once.encode(document("dog")) is not one
+    assert once.encode(document("fox"), before=[document("dog")]).shared
+    assert once.encode(document("fox")) is one
+
+
+def test_so_many_records_are_kept_and_no_more(
+    texts: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(templates, "_KEPT_TOKENS", 10)
+    once = encoder(Counting())
+    first, second = (once.encode(document(text)) for text in ("abcd", "efghij"))
+    assert once.encode(document("abcd")) is first
+    again = once.encode(document("efghij"))
+    assert again is not second
+    assert again.ids == second.ids
 
 
 # --- the text that is scored ------------------------------------------------------------------

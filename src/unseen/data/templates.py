@@ -28,6 +28,8 @@ Truncation = Literal["right", "left"]
 _BETWEEN_TURNS = "\n"
 _BETWEEN_RECORDS = "\n\n"
 _STAND_IN = "{response}"
+# Of encoded records, in memory: half a gigabyte or so.
+_KEPT_TOKENS = 2**24
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,7 @@ class Layout:
 
 
 class RecordEncoder:
-    """Encodes records for one tokenizer.
+    """Encodes records for one tokenizer, each once however often it is asked for.
 
     Args:
         tokenizer: of the model that is asked.
@@ -78,6 +80,10 @@ class RecordEncoder:
         self.max_length = min(limit, layout.max_length or limit)
         self.template = _template_source(layout.template, tokenizer)
         self._ids = lru_cache(maxsize=4096)(lambda text: tuple(tokenizer.encode(text)))
+        # Full, it keeps what it has: of many records read in the same order over and over, the
+        # latest are never those that come next.
+        self._kept: dict[tuple[Turn, ...], Encoded] = {}
+        self._n_kept = 0
 
     @property
     def fingerprint(self) -> str:
@@ -104,6 +110,26 @@ class RecordEncoder:
             UnscorableError: where nothing is left to score, the template does not reproduce the
                 record, or the record does not fit after the others.
         """
+        if before:
+            return self._encoded(record, before)
+        encoded = self._kept.get(record.turns)
+        if encoded is None:
+            encoded = self._encoded(record, ())
+            if self._n_kept + len(encoded.ids) <= _KEPT_TOKENS:
+                self._kept[record.turns] = encoded
+                self._n_kept += len(encoded.ids)
+        return encoded
+
+    def scored_text(self, record: Record) -> str:
+        """The text whose tokens are scored, as far as it was not cut off."""
+        encoded = self.encode(record)
+        if (encoded.truncated and encoded.left_out) or self.layout.loss_on == "all":
+            return self.tokenizer.decode(
+                [id_ for id_, counts in zip(encoded.ids, encoded.scored, strict=True) if counts]
+            )
+        return "".join(record.turns[i].content for i in self._scored_turns(record.turns))
+
+    def _encoded(self, record: Record, before: Sequence[Record]) -> Encoded:
         ids, counts, shared = self._whole(record, before)
         scored = list(counts)
         if self._is_plain(record) and self.tokenizer.bos_id is None:
@@ -127,15 +153,6 @@ class RecordEncoder:
             )
             raise UnscorableError(reason)
         return Encoded(tuple(ids), mask, shared, excess, sum(counts) - int(mask.sum()))
-
-    def scored_text(self, record: Record) -> str:
-        """The text whose tokens are scored, as far as it was not cut off."""
-        encoded = self.encode(record)
-        if (encoded.truncated and encoded.left_out) or self.layout.loss_on == "all":
-            return self.tokenizer.decode(
-                [id_ for id_, counts in zip(encoded.ids, encoded.scored, strict=True) if counts]
-            )
-        return "".join(record.turns[i].content for i in self._scored_turns(record.turns))
 
     def _is_plain(self, record: Record) -> bool:
         return self.template is None or record.turns[0].role == "text"

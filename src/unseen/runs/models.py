@@ -70,10 +70,16 @@ def open_models(config: FinetuneAudit, target: LogprobTarget | None = None) -> d
         target = LimitedTarget(target, rung)
         reference = None if reference is None else LimitedTarget(reference, rung)
     roles = {TARGET: target} | ({} if reference is None else {REFERENCE: reference})
-    return {
-        role: Model(model, RecordEncoder(model.tokenizer, layout, limit=model.max_length))
-        for role, model in roles.items()
-    }
+    encoders: dict[tuple[int, int], RecordEncoder] = {}
+    for model in roles.values():
+        if _alike(model) not in encoders:
+            encoders[_alike(model)] = RecordEncoder(model.tokenizer, layout, limit=model.max_length)
+    return {role: Model(model, encoders[_alike(model)]) for role, model in roles.items()}
+
+
+def _alike(model: LogprobTarget) -> tuple[int, int]:
+    """Equal for models whose records are encoded alike, so that it is done once for both."""
+    return id(model.tokenizer), model.max_length
 
 
 def _load(name: str, config: FinetuneAudit) -> LogprobTarget:
