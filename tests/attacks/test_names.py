@@ -146,12 +146,6 @@ def test_a_file_in_the_folder_is_an_attack(
         attacks.find("toyy")
 
 
-def test_a_file_holds_one_attack(folder: Path) -> None:
-    (folder / "none_at_all.py").write_text("x = 1\n")
-    with pytest.raises(TypeError, match="must hold exactly one attack class, found 0"):
-        attacks.find("none_at_all")
-
-
 def test_other_packages_add_theirs(monkeypatch: pytest.MonkeyPatch) -> None:
     group = "unseen.attacks"
     entries = [
@@ -178,3 +172,22 @@ def test_an_attack_of_another_package_has_its_name(monkeypatch: pytest.MonkeyPat
     assert attacks.label(OtherAttack(3)) == "other_attack[depth=3]"  # type: ignore[arg-type]
     monkeypatch.setattr(importlib.metadata, "entry_points", lambda group: [entry])
     assert attacks.label(OtherAttack(3)) == "theirs[depth=3]"  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        ("def (", "line 1"),
+        ("import nothing_of_that_name", "nothing_of_that_name"),
+        ("1 / 0", "ZeroDivisionError"),
+        ("raise SystemExit", "SystemExit"),
+        ("x = 1", "0 attack classes"),
+    ],
+)
+def test_a_broken_file_is_named(folder: Path, content: str, why: str) -> None:
+    (folder / "toy.py").write_text(content)
+    with pytest.raises(attacks.BrokenAttackError, match=r"toy\.py cannot be loaded") as caught:
+        attacks.find("toy")
+    assert why in caught.value.problem
+    assert attacks.find("loss") is Loss
+    assert "toy" in attacks.names()

@@ -10,6 +10,7 @@ import pytest
 import records
 import tiny
 
+from unseen import attacks
 from unseen.cli.main import run
 
 
@@ -199,6 +200,66 @@ BAD = {
     "no configuration": (lambda: None, ("--config", "c.yaml"), ("c.yaml",)),
     "no YAML": (lambda: broken("c.yaml", "a: [1"), ("--config", "c.yaml"), ("c.yaml",)),
     "unknown key": (lambda: broken("c.yaml", "modle: x\n"), ("--config", "c.yaml"), ("modle",)),
+    "unknown tag": (
+        lambda: broken("c.yaml", "\nseed: !!python/object:os.system x\n"),
+        ("--config", "c.yaml"),
+        ("c.yaml line 2", "python/object"),
+    ),
+    "key is a number": (lambda: broken("c.yaml", "1: x\n"), ("--config", "c.yaml"), ("key 1",)),
+    "key twice": (
+        lambda: broken("c.yaml", "seed: 1\nseed: 2\n"),
+        ("--config", "c.yaml"),
+        ("c.yaml line 2", "seed", "twice"),
+    ),
+    "number as long as a line": (
+        lambda: broken("c.yaml", f"seed: {'9' * 5000}\n"),
+        ("--config", "c.yaml"),
+        ("c.yaml",),
+    ),
+    "nested too deep": (
+        lambda: broken("c.yaml", "seed: " + "[" * 5000),
+        ("--config", "c.yaml"),
+        ("c.yaml", "deep"),
+    ),
+    "contains itself": (
+        lambda: broken("c.yaml", "fpr: &a [*a]\n"),
+        ("--config", "c.yaml"),
+        ("c.yaml", "fpr"),
+    ),
+    "YAML is a folder": (lambda: Path("c").mkdir(), ("--config", "c"), ("c: is a folder",)),
+    "YAML is not UTF-8": (
+        lambda: broken("c.yaml", b"seed: 1\nmodel: \xff\n"),
+        ("--config", "c.yaml"),
+        ("c.yaml line 2", "UTF-8", "iconv"),
+    ),
+    "YAML holds a list": (lambda: broken("c.yaml", "- a"), ("--config", "c.yaml"), ("a list",)),
+    "YAML holds a word": (lambda: broken("c.yaml", "a"), ("--config", "c.yaml"), ("single value",)),
+    "YAML under a command": (
+        lambda: broken("c.yaml", "audit:\n  finetune:\n    seed: 1\n"),
+        ("--config", "c.yaml"),
+        ("c.yaml: audit", "top"),
+    ),
+    "value in YAML": (
+        lambda: broken("c.yaml", "folds: many\n"),
+        ("--config", "c.yaml"),
+        ("folds in c.yaml: got 'many'",),
+    ),
+    "list in YAML": (
+        lambda: broken("c.yaml", "fpr: [a, 0.1]\n"),
+        ("--config", "c.yaml"),
+        ("fpr in c.yaml: got 'a'", "fpr: [0.01, 0.1]"),
+    ),
+    "no name of a file": (lambda: None, ("--config=",), ("--config unseen.yaml",)),
+    "two files": (lambda: None, ("--config", "a", "--config", "b"), ("twice",)),
+    "too many draws": (lambda: None, ("--bootstrap", "1000000000000"), ("1000000", "--bootstrap")),
+    "no whole number": (lambda: None, ("--bootstrap", "1e12"), ("--bootstrap: got '1e12'",)),
+    "too many threads": (lambda: None, ("--threads", "99999999999"), ("--threads",)),
+    "list of rates": (lambda: None, ("--fpr", "x,0.1"), ("--fpr: got 'x'", "--fpr 0.01,0.1")),
+    "list in brackets": (lambda: None, ("--fpr", "[0.1"), ("--fpr", "JSON")),
+    "a word too many": (lambda: None, ("extra",), ("'extra'",)),
+    "no value": (lambda: None, ("--seed",), ("--seed needs a value",)),
+    "long option": (lambda: None, ("--" + "x" * 9000, "1"), ("characters)",)),
+    "long column": (lambda: None, ("--slice-by", "x" * 9000), ("9000 characters",)),
     "run folder is a file": (lambda: broken("f", "x"), ("--run-dir", "f/run"), ("f",)),
     "cache is a file": (lambda: broken("f", "x"), ("--cache-dir", "f/c"), ("f",)),
     "not a store": (
@@ -218,6 +279,7 @@ def test_bad_input_is_one_message(case: str, files, capsys) -> None:
     message = " ".join(shown.err.split())
     assert message.count("error[") == 1
     assert "Traceback" not in message
+    assert len(message) < 2500
     for word in words:
         assert word in message, message
 
@@ -241,3 +303,78 @@ def test_other_commands_explain_too(args: list[str], capsys) -> None:
     shown = capsys.readouterr()
     assert code == (2 if args else 0)
     assert "Traceback" not in shown.err
+
+
+def test_lists_are_written_with_commas(files, monkeypatch) -> None:
+    monkeypatch.setenv("UNSEEN_FPR", "0.1, 0.2")
+    monkeypatch.setenv("UNSEEN_SLICE_BY", '["file"]')
+    assert audit(files, "--attacks", "zlib,min_k[k=0.5]", "--run-dir", "mine", "--json") == 0
+    config = json.loads(Path("mine/run.json").read_text())["config"]
+    assert config["attacks"] == ["zlib", "min_k[k=0.5]"]
+    assert (config["fpr"], config["slice_by"]) == ([0.1, 0.2], ["file"])
+
+
+VARIABLES = {
+    "value": ("UNSEEN_FOLDS", "many", "UNSEEN_FOLDS: got 'many'"),
+    "list": ("UNSEEN_FPR", "x", "UNSEEN_FPR=0.01,0.1"),
+    "misspelt": ("UNSEEN_BOOSTRAP", "300", "did you mean UNSEEN_BOOTSTRAP?"),
+    "unknown": ("UNSEEN_WEATHER", "fine", "unset UNSEEN_WEATHER"),
+    "file": ("UNSEEN_CONFIG", "none.yaml", "none.yaml"),
+}
+
+
+@pytest.mark.parametrize("case", VARIABLES)
+def test_faults_name_the_variable(case: str, files, monkeypatch, capsys) -> None:
+    name, value, expected = VARIABLES[case]
+    monkeypatch.setenv(name, value)
+    assert audit(files) == 2
+    assert expected in " ".join(capsys.readouterr().err.split())
+
+
+def test_a_variable_of_another_command_is_no_fault(monkeypatch, capsys) -> None:
+    monkeypatch.setenv("UNSEEN_MODEL", "x")
+    monkeypatch.setenv("UNSEEN_DEBUG", "0")
+    assert run(["schema"]) == 0
+
+
+@pytest.mark.parametrize("args", [("--fpr", "7"), ("--bootstrap", "3"), ("--folds", "many")])
+def test_faults_point_to_the_command(args: tuple[str, str], files, monkeypatch, capsys) -> None:
+    rows = [f"{i % 2},{(i % 2) + i % 7 / 5}" for i in range(60)]
+    Path("scores.csv").write_text("\n".join(["member,mine", *rows]))
+    assert audit(files, "--run-dir", "mine") == 0
+    for words in (("evaluate", "scores.csv"), ("score", "mine")):
+        capsys.readouterr()
+        assert run([*words, *args]) == 2
+        shown = capsys.readouterr().err
+        assert f"{args[0]}: got" in shown
+        assert f"unseen {words[0]} --help" in shown
+    assert run(["score", "mine", "--config", "c.yaml"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (["audti"], ("'audti'", "'audit'", "evaluate", "unseen --help")),
+        (["audit", "x"], ("'x'", "finetune", "unseen audit --help")),
+        (["--foo"], ("'--foo'", "audit", "unseen --help")),
+        (["evaluate"], ("SCORES is missing", "unseen evaluate --help")),
+    ],
+)
+def test_unknown_words_list_the_known(args: list[str], words: tuple[str, ...], capsys) -> None:
+    assert run(args) == 2
+    shown = capsys.readouterr().err
+    for word in words:
+        assert word in shown, shown
+
+
+def test_a_broken_attack_stops_only_who_asks_for_it(files, tmp_path, monkeypatch, capsys) -> None:
+    (tmp_path / "more").mkdir()
+    (tmp_path / "more" / "toy.py").write_text("def (")
+    monkeypatch.setattr(attacks, "__path__", [*attacks.__path__, str(tmp_path / "more")])
+    assert run(["ls", "attacks"]) == 2
+    shown = capsys.readouterr()
+    assert "min_k_pp" in shown.out
+    assert "toy.py cannot be loaded: line 1" in shown.err
+    assert run(["schema"]) == 0
+    assert audit(files, "--attacks", "default") == 2
+    assert capsys.readouterr().err.count("toy.py cannot be loaded") == 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import shlex
 import signal
 import sqlite3
 import subprocess
@@ -105,3 +106,58 @@ def test_killed_at_any_moment_the_same_command_continues(tmp_path: Path) -> None
     with sqlite3.connect(tmp_path / "whole" / "cache" / "answers.sqlite") as db:
         assert db.execute("SELECT COUNT(*) FROM answers").fetchone()[0] == n
     assert most == 1
+
+
+ANY = [["ls", "attacks"], ["schema"], ["--help"], ["audit", "finetune", "--help"]]
+
+
+def shell(args: list[str], redirection: str) -> subprocess.CompletedProcess[str]:
+    words = shlex.join([sys.executable, "-m", "unseen", *args])
+    return subprocess.run(
+        ["sh", "-c", f"{words} {redirection}"], capture_output=True, text=True, check=False
+    )
+
+
+@pytest.mark.parametrize("args", ANY, ids=" ".join)
+@pytest.mark.parametrize("redirection", ["> /dev/full", ">&-"])
+def test_output_that_cannot_be_written_is_one_message(args: list[str], redirection: str) -> None:
+    done = shell(args, redirection)
+    assert done.returncode == 2
+    assert done.stderr.startswith("error[store]")
+    assert len(done.stderr.splitlines()) == 2
+
+
+@pytest.mark.parametrize("redirection", ["2>&-", "2> /dev/full"])
+def test_notes_that_cannot_be_written_are_lost(redirection: str) -> None:
+    done = shell(["ls", "attacks"], redirection)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "min_k" in done.stdout
+    assert shell(["evaluate", "none.csv"], redirection).returncode == 2
+    assert shell(["evaluate", "none.csv"], f">&- {redirection}").returncode == 2
+
+
+def test_few_characters_are_enough() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "unseen", "ls", "--help"],
+        capture_output=True, text=True, check=False, env=os.environ | {"PYTHONIOENCODING": "ascii"},
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_interrupted_says_that_the_same_command_continues(
+    tmp_path: Path, number: int, code: int
+) -> None:
+    records.sides(tmp_path / "data", 40)
+    run_dir = tmp_path / "mine"
+    process = subprocess.Popen(
+        command(tmp_path / "data", run_dir),
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    while not (run_dir / "run" / "run.json").exists() and process.poll() is None:
+        time.sleep(0.02)
+    process.send_signal(number)
+    _, shown = process.communicate()
+    assert process.returncode == code
+    assert shown.endswith("interrupted: the same command continues\n")
+    assert "Traceback" not in shown

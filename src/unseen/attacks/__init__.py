@@ -13,6 +13,9 @@ import importlib.metadata
 import inspect
 import pkgutil
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, cast
 
 from unseen.attacks.base import Attack
@@ -23,10 +26,22 @@ _COMMA = re.compile(r",(?=\s*\w+\s*=)")
 _NO_ATTACKS = ("base",)
 
 
+class BrokenAttackError(ConfigError):
+    """An attack's file cannot be loaded."""
+
+    code = "config.attack"
+
+    def __init__(self, place: str, why: str) -> None:
+        super().__init__(
+            f"{place} cannot be loaded: {why}",
+            fix="mend it or move it away; unseen ls attacks lists the others",
+        )
+
+
 def names() -> list[str]:
     """Names of all attacks: files of this folder, then entry points of other packages."""
     own = _own()
-    return sorted(own) + sorted({entry.name for entry in _of_others()} - own)
+    return sorted(own) + sorted({entry.name for entry in _of_others()} - own.keys())
 
 
 def find(name: str) -> type[Attack]:
@@ -34,14 +49,18 @@ def find(name: str) -> type[Attack]:
 
     Raises:
         UnknownNameError: where there is none; names the closest.
+        BrokenAttackError: where its file cannot be loaded.
     """
     typed, name = name.strip(), name.strip().replace("-", "_")
     if name not in _own():
         for entry in _of_others():
             if entry.name == name:
-                return cast("type[Attack]", entry.load())
+                with _loading(f"attack {name} ({entry.value})"):
+                    return cast("type[Attack]", entry.load())
         raise UnknownNameError("attack", typed, names())
-    module = importlib.import_module(f"{__name__}.{name}")
+    place = _own()[name]
+    with _loading(place):
+        module = importlib.import_module(f"{__name__}.{name}")
     found = [
         value
         for _, value in inspect.getmembers(module, inspect.isclass)
@@ -50,8 +69,7 @@ def find(name: str) -> type[Attack]:
         and hasattr(value, "score")
     ]
     if len(found) != 1:
-        msg = f"{module.__name__} must hold exactly one attack class, found {len(found)}"
-        raise TypeError(msg)
+        raise BrokenAttackError(place, f"it holds {len(found)} attack classes, expected one")
     return cast("type[Attack]", found[0])
 
 
@@ -110,12 +128,25 @@ def default() -> list[str]:
     return [spec for name in names() for spec in (name, *getattr(find(name), "variants", ()))]
 
 
-def _own() -> set[str]:
+def _own() -> dict[str, str]:
+    """Name -> file of the attacks of this package."""
     return {
-        module.name
+        module.name: str(Path(getattr(module.module_finder, "path", "")) / f"{module.name}.py")
         for module in pkgutil.iter_modules(__path__)
         if module.name not in _NO_ATTACKS and not module.name.startswith("_")
     }
+
+
+@contextmanager
+def _loading(place: str) -> Iterator[None]:
+    """Names the file where an attack cannot be loaded, whatever the reason."""
+    try:
+        yield
+    except SyntaxError as error:
+        raise BrokenAttackError(place, f"line {error.lineno}: {error.msg}") from error
+    except (Exception, SystemExit) as error:
+        why = f"{type(error).__name__}: {error}"
+        raise BrokenAttackError(place, why) from error
 
 
 def _of_others() -> importlib.metadata.EntryPoints:

@@ -8,7 +8,8 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from unseen.cli.output import out
+from unseen.cli.output import out, show_error
+from unseen.errors import visible
 
 app = App(name="ls", help="List what there is.")
 
@@ -16,14 +17,22 @@ app = App(name="ls", help="List what there is.")
 @app.command
 def attacks(
     *, explain: bool = False, json_: Annotated[bool, Parameter(name="--json", negative=())] = False
-) -> None:
+) -> int:
     """List the attacks: what they need and where they come from.
 
     Args:
         explain: also say what each computes, its fields and its paper.
         json_: as JSON.
     """
-    facts = [_facts(name) for name in _names()]
+    from unseen.attacks import BrokenAttackError, names
+
+    facts: list[dict[str, object]] = []
+    broken: list[BrokenAttackError] = []
+    for name in names():
+        try:
+            facts.append(_facts(name))
+        except BrokenAttackError as error:
+            broken.append(error)
     if json_:
         print(json.dumps(facts, indent=1))
     elif explain:
@@ -31,12 +40,9 @@ def attacks(
             _explain(fact)
     else:
         _table(facts)
-
-
-def _names() -> list[str]:
-    from unseen.attacks import names
-
-    return names()
+    for fault in broken:
+        show_error(fault)
+    return 2 if broken else 0
 
 
 def _facts(name: str) -> dict[str, object]:
@@ -63,12 +69,14 @@ def _facts(name: str) -> dict[str, object]:
 
 def _table(facts: list[dict[str, object]]) -> None:
     from rich.table import Table
+    from rich.text import Text
 
     table = Table(box=None, pad_edge=False)
     for column in ("attack", "needs", "what it says of a record"):
         table.add_column(column)
     for fact in facts:
-        table.add_row(str(fact["name"]), _needs(fact), str(fact["summary"]))
+        cells = (fact["name"], _needs(fact), fact["summary"])
+        table.add_row(*(Text(visible(str(cell))) for cell in cells))
     out().print(table)
 
 
@@ -84,7 +92,7 @@ def _explain(fact: dict[str, object]) -> None:
     console = out()
     console.print(f"[bold]{fact['name']}[/bold]  needs {_needs(fact)}")
     for line in str(fact["doc"]).splitlines():
-        console.print(f"  {line}", markup=False)
+        console.print(f"  {visible(line)}", markup=False)
     fields = fact["fields"]
     if isinstance(fields, dict) and fields:
         shown = ", ".join(f"{field}={default}" for field, default in fields.items())
