@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 import tiny
 import torch
-from tokenizers.processors import TemplateProcessing
 from transformers import (
     AutoModelForCausalLM,
     BertConfig,
@@ -25,11 +24,11 @@ from transformers import (
     MistralForCausalLM,
 )
 
-from unseen.errors import ModelError, OutOfMemoryError, TargetError, UsageError
+from unseen.errors import ModelError, OutOfMemoryError, TargetError
 from unseen.targets import huggingface
 from unseen.targets.access import Access, LogprobTarget
-from unseen.targets.huggingface import HFTarget, HFTokenizer
-from unseen.types import Batch, Request, Turn
+from unseen.targets.huggingface import HFTarget
+from unseen.types import Batch, Request
 
 PARTS = ("logprob", "mean", "sd")
 PREFIX = tuple(range(20, 60))
@@ -258,61 +257,6 @@ def test_without_a_prefix_cache_long_rows_are_read_in_parts(
     assert_close(answers, [slow(plain_model(folders("llama")), row) for row in rows], atol=1e-9)
 
 
-# --- moments ----------------------------------------------------------------------------------
-
-
-def test_moments_are_exact_where_the_model_is_nearly_certain() -> None:
-    logits = torch.zeros(1, 1000)
-    logits[0, 3] = 30.0
-    logp, mean, sd, rank, argmax = huggingface._moments(logits, torch.tensor([3]))
-    exact = torch.log_softmax(logits.double(), -1)
-    p = exact.exp()
-    right = ((p * (exact - (p * exact).sum()) ** 2).sum()) ** 0.5
-    assert float(logp) == pytest.approx(float(exact[0, 3]), rel=1e-5, abs=1e-7)
-    assert float(mean) == pytest.approx(float((p * exact).sum()), abs=1e-9)
-    assert float(sd) == pytest.approx(float(right), rel=1e-3)
-    assert (int(rank), int(argmax)) == (0, 3)
-
-
-def test_moments_of_a_uniform_distribution() -> None:
-    logp, mean, sd, rank, _ = huggingface._moments(torch.full((1, 64), 5.0), torch.tensor([7]))
-    assert float(logp) == float(mean) == pytest.approx(-np.log(64))
-    assert float(sd) == 0
-    assert int(rank) == 0
-
-
-def test_tokens_that_a_model_rules_out_add_to_no_moment() -> None:
-    logits = torch.randn(4, 50, generator=torch.Generator().manual_seed(0))
-    padded = torch.cat([logits, torch.full((4, 10), -torch.inf)], 1)
-    tokens = torch.arange(4)
-    for one, other in zip(
-        huggingface._moments(logits.clone(), tokens),
-        huggingface._moments(padded.clone(), tokens),
-        strict=True,
-    ):
-        torch.testing.assert_close(one, other)
-
-
-@pytest.mark.parametrize("vocabulary", [5, 255, 256, 257, 1000])
-def test_the_largest_is_the_first_of_equals(vocabulary: int) -> None:
-    draw = torch.Generator().manual_seed(vocabulary)
-    logits = torch.randint(0, 9, (200, vocabulary), generator=draw).double()
-    tokens = torch.randint(0, vocabulary, (200,), generator=draw)
-    logp, _, _, rank, argmax = huggingface._moments(logits, tokens)
-    own = logits.gather(1, tokens[:, None])
-    assert rank.tolist() == (logits > own).sum(1).tolist()
-    assert argmax.tolist() == logits.numpy().argmax(1).tolist()
-    exact = logits.log_softmax(1).gather(1, tokens[:, None])[:, 0]
-    torch.testing.assert_close(logp, exact)
-
-
-def test_moments_do_not_change_the_models_logits() -> None:
-    logits = torch.randn(4, 50, generator=torch.Generator().manual_seed(0))
-    before = logits.clone()
-    huggingface._moments(logits, torch.arange(4))
-    assert torch.equal(logits, before)
-
-
 # --- refusals ---------------------------------------------------------------------------------
 
 
@@ -334,14 +278,6 @@ def test_an_encoder_is_refused(bert: tuple[Any, Path]) -> None:
     folder = saved(BertForMaskedLM(config), where / "masked")
     with pytest.raises(ModelError, match="is no causal language model"):
         HFTarget(folder)
-
-
-def test_an_encoder_without_a_head_is_refused(bert: tuple[Any, Path]) -> None:
-    config, where = bert
-    folder = saved(BertForMaskedLM(config).bert, where / "bare")
-    with pytest.raises(ModelError, match="lacks weights that a language model needs") as raised:
-        HFTarget(folder)
-    assert "encoder" in str(raised.value)
 
 
 def test_weights_that_are_no_numbers_are_an_error_when_asked(
@@ -399,58 +335,6 @@ def test_other_errors_of_a_model_are_not_hidden(
     monkeypatch.setattr(target._decoder, "forward", fails)
     with pytest.raises(RuntimeError, match="expected scalar type"):
         target.execute(Batch((), requests()))
-
-
-@pytest.mark.parametrize("dtype", ["float", "float99", "int8", "nn"])
-def test_an_unknown_precision_is_refused(folders: Callable[[str], Path], dtype: Any) -> None:
-    if dtype == "float":
-        assert HFTarget(folders("llama"), dtype=dtype).dtype == torch.float32
-        return
-    with pytest.raises(ModelError, match=f"unknown dtype '{dtype}'"):
-        HFTarget(folders("llama"), dtype=dtype)
-
-
-def broken_weights(folder: Path) -> None:
-    (folder / "model.safetensors").write_bytes(b"no tensors")
-
-
-def broken_configuration(folder: Path) -> None:
-    (folder / "config.json").write_text("{")
-
-
-def no_tokenizer(folder: Path) -> None:
-    for file in folder.glob("tokenizer*"):
-        file.unlink()
-
-
-def weights_of_another_shape(folder: Path) -> None:
-    config = json.loads((folder / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps(config | {"hidden_size": 64}))
-
-
-def unknown_architecture(folder: Path) -> None:
-    (folder / "config.json").write_text(json.dumps({"model_type": "no-such-thing"}))
-
-
-@pytest.mark.parametrize(
-    "spoil",
-    [
-        broken_weights,
-        broken_configuration,
-        no_tokenizer,
-        weights_of_another_shape,
-        unknown_architecture,
-    ],
-)
-def test_what_cannot_be_loaded_is_a_model_error(
-    folders: Callable[[str], Path], tmp_path: Path, spoil: Callable[[Path], None]
-) -> None:
-    folder = shutil.copytree(folders("llama"), tmp_path / "spoilt")
-    spoil(folder)
-    with pytest.raises(ModelError, match="cannot load") as raised:
-        HFTarget(folder)
-    assert str(folder) in raised.value.problem
-    assert "\n" not in raised.value.problem
 
 
 # --- what it says of itself -------------------------------------------------------------------
@@ -595,37 +479,6 @@ def test_generation_stops_at_the_end_token(folders: Callable[[str], Path], tmp_p
 # --- tokenizers -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "text",
-    ["", "The quick fox", "  two  spaces ", "東京 😀", "שלום\tעולם", "e\u0301", "\r\n", "a" * 999],
-)
-def test_text_survives_the_tokenizer(text: str) -> None:
-    tokenizer = HFTokenizer(tiny.tokenizer())
-    assert tokenizer.decode(tokenizer.encode(text)) == text
-
-
-def test_the_beginning_token_is_known_only_where_the_tokenizer_adds_it() -> None:
-    plain = HFTokenizer(tiny.tokenizer())
-    assert plain.bos_id is None
-    assert plain.eos_id == 1
-    begins = tiny.tokenizer()
-    begins.backend_tokenizer.post_processor = TemplateProcessing(
-        single="<s> $A", special_tokens=[("<s>", 0)]
-    )
-    tokenizer = HFTokenizer(begins)
-    assert tokenizer.bos_id == 0
-    assert tokenizer.encode("fox") == plain.encode("fox")
-    assert tokenizer.fingerprint != plain.fingerprint
-
-
-def test_equal_tokenizers_have_equal_fingerprints() -> None:
-    assert HFTokenizer(tiny.tokenizer()).fingerprint == HFTokenizer(tiny.tokenizer()).fingerprint
-    assert (
-        HFTokenizer(tiny.tokenizer(vocabulary=350)).fingerprint
-        != HFTokenizer(tiny.tokenizer()).fingerprint
-    )
-
-
 def test_truncation_and_padding_of_the_tokenizer_have_no_influence(
     folders: Callable[[str], Path], tmp_path: Path
 ) -> None:
@@ -643,32 +496,6 @@ def test_truncation_and_padding_of_the_tokenizer_have_no_influence(
     rows = requests()
     for a, b in zip(one.execute(Batch((), rows)), other.execute(Batch((), rows)), strict=True):
         np.testing.assert_array_equal(a.logprob, b.logprob)
-
-
-def test_of_several_chat_templates_the_default_is_taken() -> None:
-    tok = tiny.tokenizer()
-    tok.chat_template = {"tools": "nothing", "default": tiny.CHAT_TEMPLATE}
-    assert HFTokenizer(tok).chat_template == tiny.CHAT_TEMPLATE
-    tok.chat_template = {"tools": "nothing"}
-    assert HFTokenizer(tok).chat_template is None
-
-
-@pytest.mark.parametrize(
-    "template",
-    [
-        "{{ raise_exception('roles must alternate') }}",
-        "{{ 1 + messages[0].content }}",
-        "{{ messages[5].content.x }}",
-        "{% for %}",
-    ],
-)
-def test_a_template_that_refuses_a_conversation_is_explained(template: str) -> None:
-    tokenizer = HFTokenizer(tiny.tokenizer())
-    turns = (Turn("user", "hi"),)
-    with pytest.raises(UsageError, match="the chat template refuses this conversation"):
-        tokenizer.render(turns, template=template, add_generation_prompt=True)
-    with pytest.raises(UsageError, match="needs a turn before the response"):
-        tokenizer.render((), template=template, add_generation_prompt=True)
 
 
 # --- adapters ---------------------------------------------------------------------------------

@@ -12,23 +12,24 @@ from __future__ import annotations
 import contextlib
 import copy
 import functools
-import hashlib
 import inspect
-import json
 import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal
 
-from unseen.errors import ModelError, OutOfMemoryError, TargetError, UsageError, need
+from unseen.errors import ModelError, OutOfMemoryError, TargetError, need
 from unseen.targets.access import Access
 from unseen.targets.files import Source, fingerprint_of, locate, no_base
+from unseen.targets.loading import load
+from unseen.targets.moments import moments, split
 from unseen.targets.quiet import quiet
-from unseen.types import Batch, Request, TokenStats, Turn
+from unseen.targets.tokenizer import HFTokenizer
+from unseen.types import Batch, Request, TokenStats
 
 if TYPE_CHECKING:
     import torch
-    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+    from transformers import PreTrainedModel
 
 Padding = Literal["right", "left"]
 
@@ -36,12 +37,9 @@ Padding = Literal["right", "left"]
 _HEAD_ROWS = {"cpu": 256, "cuda": 512}
 # The statistics take several passes over logits, on a CPU over as many as stay in its caches.
 _CACHE_BYTES = {"cpu": 2**20}
-_LANES = 256
 # On a CPU larger batches are no faster, and hold more padding.
 _BATCH_TOKENS = {"cpu": 512, "cuda": 16_384}
 _PROBE_LENGTH = 8
-# Nats below the first choice at which a probability is 0 in any precision.
-_RULED_OUT = -10_000.0
 _GREEDY: dict[str, Any] = {
     "do_sample": False,
     "num_beams": 1,
@@ -57,63 +55,6 @@ _GREEDY: dict[str, Any] = {
     "forced_bos_token_id": None,
     "forced_eos_token_id": None,
 }
-
-
-class HFTokenizer:
-    """A transformers tokenizer as `unseen` needs it: nothing is added, nothing is warned about."""
-
-    def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
-        self._tokenizer = tokenizer
-        empty = list(tokenizer("")["input_ids"])
-        begins = bool(empty) and empty[0] == tokenizer.bos_token_id
-        self.bos_id: int | None = tokenizer.bos_token_id if begins else None
-        self.eos_id: int | None = tokenizer.eos_token_id
-        template: Any = tokenizer.chat_template
-        if isinstance(template, dict):  # several, by name
-            template = template.get("default")
-        self.chat_template: str | None = template if isinstance(template, str) else None
-        self.fingerprint = self._content_hash()
-
-    def encode(self, text: str) -> list[int]:
-        """Token ids of the text alone."""
-        return list(self._tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"])
-
-    def decode(self, ids: Sequence[int]) -> str:
-        """The text of some ids, special tokens left out."""
-        return str(
-            self._tokenizer.decode(
-                list(ids), skip_special_tokens=True, clean_up_tokenization_spaces=False
-            )
-        )
-
-    def render(self, turns: tuple[Turn, ...], *, template: str, add_generation_prompt: bool) -> str:
-        """The conversation, by the chat template engine of transformers."""
-        from jinja2 import TemplateError
-
-        if not turns:
-            problem = "the chat template needs a turn before the response"
-            raise UsageError(problem)
-        messages = [{"role": turn.role, "content": turn.content} for turn in turns]
-        try:
-            return str(
-                self._tokenizer.apply_chat_template(
-                    messages,
-                    chat_template=template,
-                    add_generation_prompt=add_generation_prompt,
-                    tokenize=False,
-                )
-            )
-        except (TemplateError, TypeError, ValueError, LookupError) as error:
-            raise UsageError(f"the chat template refuses this conversation: {error}") from error
-
-    def _content_hash(self) -> str:
-        backend = getattr(self._tokenizer, "backend_tokenizer", None)
-        about = (
-            backend.to_str()
-            if backend is not None
-            else json.dumps(self._tokenizer.get_vocab(), sort_keys=True)
-        )
-        return hashlib.sha256(about.encode()).hexdigest()[:32]
 
 
 class HFTarget:
@@ -159,7 +100,7 @@ class HFTarget:
         padding: Padding = "right",
         reference: str | None = None,
     ) -> None:
-        torch_ = need("torch", "hf")
+        need("torch", "hf")
         need("transformers", "hf")
         source = locate(
             str(model),
@@ -170,8 +111,6 @@ class HFTarget:
         )
         self.name = source.name
         self.padding: Padding = padding
-        self.device = _device(torch_, device)
-        self.dtype = _dtype(torch_, dtype, self.device, source, trust_remote_code=trust_remote_code)
         self._options: dict[str, Any] = {
             "dtype": dtype,
             "device": device,
@@ -181,19 +120,18 @@ class HFTarget:
             "batch_tokens": batch_tokens,
             "padding": padding,
         }
-        with quiet():
-            self._tokenizer = _load_tokenizer(
-                source, tokenizer, trust_remote_code=trust_remote_code
-            )
-            self._model = _load_model(
-                source,
-                self.dtype,
-                self.device,
-                attn_implementation,
-                trust_remote_code=trust_remote_code,
-            )
+        loaded = load(
+            source,
+            tokenizer=tokenizer,
+            dtype=dtype,
+            device=device,
+            attn_implementation=attn_implementation,
+            trust_remote_code=trust_remote_code,
+        )
+        self.device, self.dtype = loaded.device, loaded.dtype
+        self._model, self._tokenizer = loaded.model, loaded.tokenizer
         self.tokenizer = HFTokenizer(self._tokenizer)
-        self.max_length = _max_length(self._model.config)
+        self.max_length = loaded.max_length
         self.batch_tokens = batch_tokens or _BATCH_TOKENS.get(self.device.type, 8_192)
         self._source = source
         self._reference = reference
@@ -377,7 +315,7 @@ class HFTarget:
         row_of = torch.cat([torch.full_like(place, i) for i, place in enumerate(places)])
         tokens = torch.tensor([token for row in rows for token in row.continuation])
         parts = self._statistics(inputs, row_of, torch.cat(places), tokens.to(self.device))
-        return _split(parts, [len(row.continuation) for row in rows])
+        return split(parts, [len(row.continuation) for row in rows])
 
     def _statistics(
         self,
@@ -402,7 +340,7 @@ class HFTarget:
         for start in range(0, len(tokens), chunk):
             logits, those = logits_of(states[start : start + chunk]), tokens[start : start + chunk]
             found += [
-                _moments(logits[i : i + block], those[i : i + block])
+                moments(logits[i : i + block], those[i : i + block])
                 for i in range(0, len(those), block)
             ]
         parts = [torch.cat(part).cpu() for part in zip(*found, strict=True)]
@@ -557,207 +495,6 @@ class HFTarget:
 
 def _identity(logits: torch.Tensor) -> torch.Tensor:
     return logits
-
-
-def _moments(logits: torch.Tensor, tokens: torch.Tensor) -> tuple[torch.Tensor, ...]:
-    """Statistics of n next-token distributions, computed in float32 or better.
-
-    Args:
-        logits: (n, vocabulary), of any precision.
-        tokens: (n,) the tokens that really came.
-
-    Returns:
-        log p(token), sum p log p, the standard deviation of log p under p, rank and argmax,
-        each (n,).
-    """
-    import torch
-
-    if logits.dtype != torch.float64:
-        logits = logits.float()
-    top, argmax = _largest(logits)
-    own = logits.gather(-1, tokens[:, None])
-    work = torch.empty_like(logits)
-    # Whole numbers to 2**24 are exact in float32, and summed several times as fast as booleans.
-    above = torch.gt(logits, own, out=work) if logits.device.type == "cpu" else logits > own
-    rank = above.sum(-1).long()
-    shifted = logits - top[:, None]
-    weights = torch.exp(shifted, out=work)
-    total = weights.sum(-1)
-    log_total = total.log()
-    mean = torch.linalg.vecdot(weights, shifted) / total
-    if not bool(torch.isfinite(mean).all()):
-        # p = 0 where log p is -inf (tokens that a model rules out): they add to no moment.
-        shifted = shifted.clamp_(min=_RULED_OUT)
-        mean = torch.linalg.vecdot(weights, shifted) / total
-    # Centred before squaring: the difference of two large moments would lose the small sd.
-    centred = shifted.sub_(mean[:, None]).square_()
-    variance = torch.linalg.vecdot(weights, centred) / total
-    logprob = own[:, 0] - top - log_total
-    return logprob, mean - log_total, variance.clamp(min=0).sqrt(), rank, argmax
-
-
-def _largest(logits: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """The largest of each row and its first place, each (n,).
-
-    On a CPU, torch looks for places ten times as slowly as for maxima: only the lanes that hold
-    the largest are searched.
-    """
-    import torch
-
-    whole = logits.shape[1] // _LANES * _LANES
-    if whole == 0 or logits.device.type != "cpu":
-        found = logits.max(dim=-1)
-        return found.values, found.indices
-    lanes = logits[:, :whole].unflatten(1, (-1, _LANES))
-    lane = lanes.amax(-1).argmax(-1)
-    inside = lanes[torch.arange(len(logits)), lane].max(-1)
-    top, place = inside.values, lane * _LANES + inside.indices
-    if whole < logits.shape[1]:
-        rest = logits[:, whole:].max(-1)
-        later = rest.values > top
-        top = torch.where(later, rest.values, top)
-        place = torch.where(later, rest.indices + whole, place)
-    return top, place
-
-
-def _split(parts: Sequence[torch.Tensor], lengths: Sequence[int]) -> list[TokenStats]:
-    logprob, mean, sd, rank, argmax = (part.numpy() for part in parts)
-    answers: list[TokenStats] = []
-    start = 0
-    for length in lengths:
-        here = slice(start, start + length)
-        answers.append(
-            TokenStats(
-                logprob=logprob[here].copy(),
-                mean=mean[here].copy(),
-                sd=sd[here].copy(),
-                rank=rank[here].astype("int32"),
-                argmax=argmax[here].astype("int32"),
-            )
-        )
-        start += length
-    return answers
-
-
-# --- loading ----------------------------------------------------------------------------------
-
-
-def _load_model(
-    source: Source,
-    dtype: torch.dtype,
-    device: torch.device,
-    attn_implementation: str | None,
-    *,
-    trust_remote_code: bool,
-) -> PreTrainedModel:
-    from transformers import AutoModelForCausalLM
-
-    options: dict[str, Any] = {"dtype": dtype, "trust_remote_code": trust_remote_code}
-    if attn_implementation is not None:
-        options["attn_implementation"] = attn_implementation
-    with _load_errors(source.model_name):
-        model, info = AutoModelForCausalLM.from_pretrained(
-            source.model, output_loading_info=True, **options
-        )
-    if missing := sorted(info.get("missing_keys", ())):
-        raise ModelError(
-            f"{source.model_name} lacks weights that a language model needs: "
-            f"{', '.join(missing[:3])}{' …' if len(missing) > 3 else ''}",
-            fix="is it a causal language model? An encoder has no head that predicts the next token",
-        )
-    if source.adapter is not None:
-        model = _with_adapter(model, source)
-    model.to(device)
-    model.eval()
-    for parameter in model.parameters():
-        parameter.requires_grad_(False)  # noqa: FBT003 (torch's own signature)
-    return model
-
-
-def _with_adapter(model: PreTrainedModel, source: Source) -> PreTrainedModel:
-    """Puts the adapter on its base; every weight of the one has to find its place in the other."""
-    peft = need("peft", "hf")
-    missing = "Found missing adapter keys"
-    with _load_errors(source.name), warnings.catch_warnings(record=True) as said:
-        warnings.simplefilter("always")
-        adapted = peft.PeftModel.from_pretrained(model, str(source.adapter))
-        unexpected = adapted.load_adapter(str(source.adapter), "default").unexpected_keys
-        if adapted.active_peft_config.is_prompt_learning:
-            unexpected = []  # its one tensor goes a way of its own, and is checked there
-    lacking = [str(one.message) for one in said if missing in str(one.message)]
-    if unexpected or lacking:
-        first = unexpected[0] if unexpected else lacking[0][:200]
-        raise ModelError(
-            f"the weights of {source.name} do not belong to {source.model_name}: {first}",
-            fix="name the base model that it was trained on: --base-model MODEL",
-        )
-    return cast("PreTrainedModel", adapted)
-
-
-def _load_tokenizer(
-    source: Source, tokenizer: str | None, *, trust_remote_code: bool
-) -> PreTrainedTokenizerBase:
-    from transformers import AutoTokenizer
-
-    where = tokenizer or source.tokenizer
-    with _load_errors(f"the tokenizer of {where}"):
-        return AutoTokenizer.from_pretrained(where, trust_remote_code=trust_remote_code)
-
-
-def _max_length(config: Any) -> int:
-    text = config.get_text_config()
-    for name in ("max_position_embeddings", "n_positions", "n_ctx", "max_seq_len"):
-        length = getattr(text, name, None)
-        if isinstance(length, int) and length > 0:
-            return length
-    return 1_000_000
-
-
-def _device(torch_: Any, device: str) -> torch.device:
-    if device == "auto":
-        device = "cuda" if torch_.cuda.is_available() else "cpu"
-    try:
-        chosen: torch.device = torch_.device(device)
-        torch_.empty(1, device=chosen)
-    except (RuntimeError, AssertionError, ValueError, NotImplementedError) as error:
-        raise ModelError(
-            f"this machine has no device {device!r}", fix="--device auto | cpu | cuda | cuda:1"
-        ) from error
-    return chosen
-
-
-def _dtype(
-    torch_: Any, dtype: str, device: torch.device, source: Source, *, trust_remote_code: bool
-) -> torch.dtype:
-    if dtype != "auto":
-        chosen = getattr(torch_, dtype, None)
-        if not isinstance(chosen, torch_.dtype) or not chosen.is_floating_point:
-            raise ModelError(
-                f"unknown dtype {dtype!r}", fix="--dtype auto | float32 | bfloat16 | float16"
-            )
-        return chosen
-    if device.type == "cpu":
-        return torch_.float32
-    from transformers import AutoConfig
-
-    with _load_errors(source.model_name):
-        config = AutoConfig.from_pretrained(source.model, trust_remote_code=trust_remote_code)
-    return getattr(config, "dtype", None) or torch_.float32
-
-
-@contextlib.contextmanager
-def _load_errors(what: str) -> Iterator[None]:
-    try:
-        yield
-    except ModelError:
-        raise
-    except Exception as error:  # whatever it is, it is about these files
-        first = str(error).strip().splitlines()
-        raise ModelError(
-            f"cannot load {what}: {first[0] if first else type(error).__name__}",
-            fix="use a folder with config.json, weights (*.safetensors) and tokenizer, "
-            "a hub name, a PEFT adapter folder or a GGUF file",
-        ) from error
 
 
 @contextlib.contextmanager
