@@ -119,6 +119,17 @@ def ratio_to(logprob: float, value: float) -> float:
     return value / logprob
 
 
+def check_share(name: str, share: float) -> None:
+    """Refuses a hyperparameter that is no share of the tokens.
+
+    Raises:
+        ValueError: where it is not above 0 and at most 1.
+    """
+    if not 0 < share <= 1:
+        msg = f"got {name}={share}, expected a share above 0 and at most 1"
+        raise ValueError(msg)
+
+
 def mean_of_lowest(values: FloatArray, k: float) -> float:
     """Mean of the max(1, floor(k * n)) lowest of n values, shape (n,).
 

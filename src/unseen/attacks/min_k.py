@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from unseen.attacks.base import Known, mean_of_lowest, score_each
+from unseen.attacks.base import Known, check_share, mean_of_lowest, score_each
 from unseen.signals.base import Observations, Signal
 from unseen.signals.token_stats import TokenStatistics
 from unseen.targets.access import Access
@@ -28,9 +28,7 @@ class MinK:
     k: float = 0.2
 
     def __post_init__(self) -> None:
-        if not 0 < self.k <= 1:
-            msg = f"got k={self.k}, expected a share above 0 and at most 1"
-            raise ValueError(msg)
+        check_share("k", self.k)
 
     def signals(self) -> tuple[Signal, ...]:
         return (TokenStatistics(),)

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from unseen.attacks.base import Known, mean_of_lowest, score_each
+from unseen.attacks.base import Known, check_share, mean_of_lowest, score_each
 from unseen.errors import UnscorableError
 from unseen.signals.base import Observations, Signal
 from unseen.signals.token_stats import TokenStatistics
@@ -36,9 +36,7 @@ class MinKPlusPlus:
     k: float = 0.2
 
     def __post_init__(self) -> None:
-        if not 0 < self.k <= 1:
-            msg = f"got k={self.k}, expected a share above 0 and at most 1"
-            raise ValueError(msg)
+        check_share("k", self.k)
 
     def signals(self) -> tuple[Signal, ...]:
         return (TokenStatistics(),)
