@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -25,6 +26,10 @@ _NOT_OF_THE_PLAN = {
     "run_dir", "runs", "cache_dir", "cache", "offline", "batch_tokens", "threads", "reveal", "keep_tokens",
     "members", "nonmembers", "data", "model", "adapter", "base_model", "reference",
 }  # fmt: skip
+
+_OF_A_MODEL = ("adapter", "base_model", "revision", "tokenizer")
+_OF_EVERY_MODEL = ("dtype", "device", "attn_implementation", "trust_remote_code")
+_OF_FILES = ("format", "column", "id_column", "label_column", "cluster_by", "slice_by", "limit")
 
 
 @dataclass(frozen=True)
@@ -79,7 +84,7 @@ def choose_attacks(specs: tuple[str, ...]) -> dict[str, tuple[Attack, bool]]:
 def check_inputs(
     config: FinetuneAudit, target: LogprobTarget | None, records: Records | None
 ) -> None:
-    """Refuses what is missing or given twice, all of it at once.
+    """Refuses what is missing, given twice or without effect, all of it at once.
 
     Raises:
         ConfigError: with every fault.
@@ -88,6 +93,8 @@ def check_inputs(
     if target is None and not config.model:
         faults.append("no model is named: --model MODEL")
     pair = config.members is not None or config.nonmembers is not None
+    if target is not None and config.model:
+        faults.append("the model is given twice: as an object and by its name")
     if records is None:
         if config.data is not None and pair:
             faults.append("--data and --members/--nonmembers exclude each other")
@@ -99,11 +106,53 @@ def check_inputs(
             faults.append("no non-members are named: --nonmembers FILE (same source, held out)")
     elif pair or config.data is not None:
         faults.append("records are given twice: as an object and as files")
-    if faults:
+    idle = _without_effect(config, target, records)
+    if faults or idle:
         raise ConfigError(
-            "; ".join(faults),
-            fix="unseen audit finetune --model MODEL --members FILE --nonmembers FILE",
+            "; ".join([*faults, *(f"{flag} {why}" for flag, why in idle.items())]),
+            fix="unseen audit finetune --model MODEL --members FILE --nonmembers FILE"
+            if faults
+            else f"leave out {' '.join(idle)}",
         )
+
+
+def _without_effect(
+    config: FinetuneAudit, target: LogprobTarget | None, records: Records | None
+) -> dict[str, str]:
+    """Options that the user has given and nothing would read, and why."""
+    idle: dict[str, str] = {}
+    fake = config.model.startswith("fake/")
+    if target is not None or fake:
+        what = "a target object" if target is not None else "a fake model"
+        # A reference that has a name of its own is loaded as they say.
+        named = config.reference not in ("auto", "base", "none") and not (
+            config.reference.startswith("fake/")
+        )
+        options = _OF_A_MODEL if named else (*_OF_A_MODEL, *_OF_EVERY_MODEL)
+        idle |= dict.fromkeys(_changed(config, options), f"says nothing of {what}")
+    elif config.revision is not None:
+        base = config.base_model or config.model
+        if _is_local(base) and not _is_local(f"{base}/adapter_config.json"):
+            idle["--revision"] = f"is of a hub name, and {base} is a local model"
+    if records is not None:
+        why = "says nothing of records that are given as an object"
+        idle |= dict.fromkeys(_changed(config, _OF_FILES), why)
+    elif config.label_column is not None and config.data is None:
+        idle["--label-column"] = "is a column of --data FILE, which is not given"
+    return idle
+
+
+def _is_local(name: str) -> bool:
+    return os.path.exists(os.path.expanduser(name))  # noqa: PTH110, PTH111 (a Path refuses some names)
+
+
+def _changed(config: FinetuneAudit, names: tuple[str, ...]) -> list[str]:
+    fields = type(config).model_fields
+    return [
+        f"--{name.replace('_', '-')}"
+        for name in names
+        if getattr(config, name) != fields[name].default
+    ]
 
 
 def plan_attacks(

@@ -1,0 +1,58 @@
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import unseen
+from unseen.errors import ConfigError
+from unseen.runs.config import FinetuneAudit
+from unseen.runs.plan import check_inputs
+
+FILES = {"members": "a.jsonl", "nonmembers": "b.jsonl"}
+FAKE = {"model": "fake/a.jsonl", **FILES}
+RECORDS = unseen.Records.from_texts(["a text"], ["another text"])
+
+
+def fault(
+    choices: dict[str, Any], target: Any = None, records: unseen.Records | None = None
+) -> ConfigError:
+    with pytest.raises(ConfigError) as caught:
+        check_inputs(FinetuneAudit(**choices), target, records)
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("choices", "flags"),
+    [
+        ({**FAKE, "adapter": "x"}, "--adapter"),
+        ({**FAKE, "tokenizer": "x", "reference": "org/name"}, "--tokenizer"),
+        ({**FAKE, "dtype": "float16", "device": "cuda"}, "--dtype --device"),
+        ({**FAKE, "revision": "main"}, "--revision"),
+        ({**FAKE, "label_column": "member"}, "--label-column"),
+    ],
+)
+def test_what_nothing_reads_is_refused(choices: dict[str, Any], flags: str) -> None:
+    error = fault(choices)
+    assert error.fix == f"leave out {flags}"
+    for flag in flags.split():
+        assert flag in error.problem
+
+
+def test_a_reference_by_name_is_loaded_as_the_options_say() -> None:
+    check_inputs(FinetuneAudit(**FAKE, reference="org/name", dtype="float16"), None, None)
+
+
+def test_a_revision_is_of_a_hub_name(tmp_path: Path) -> None:
+    assert "local model" in fault({**FILES, "model": str(tmp_path), "revision": "main"}).problem
+    check_inputs(FinetuneAudit(**FILES, model="org/name", revision="main"), None, None)
+    (tmp_path / "adapter_config.json").write_text("{}")  # then it is of the base
+    check_inputs(FinetuneAudit(**FILES, model=str(tmp_path), revision="main"), None, None)
+
+
+def test_objects_and_names_exclude_each_other() -> None:
+    target = unseen.FakeTarget()
+    assert "given twice" in fault({"model": "x"}, target, RECORDS).problem
+    assert "given twice" in fault(FILES, target, RECORDS).problem
+    assert fault({"dtype": "float16"}, target, RECORDS).fix == "leave out --dtype"
+    assert fault({"slice_by": "x"}, target, RECORDS).fix == "leave out --slice-by"
+    check_inputs(FinetuneAudit(), target, RECORDS)
