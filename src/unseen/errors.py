@@ -178,7 +178,7 @@ def short(name: str, most: int = 60) -> str:
     return name if len(name) <= most else f"{name[: most - 3]}… ({len(name)} characters)"
 
 
-def visible(text: str, *, lines: bool = False) -> str:
+def visible(text: str, *, lines: bool = False, whole: bool = False) -> str:
     r"""Text for a terminal: what steers it is shown as an escape, and nothing fills the screen.
 
     Names of files, columns and records come from elsewhere, and may hold anything.
@@ -186,6 +186,7 @@ def visible(text: str, *, lines: bool = False) -> str:
     Args:
         text: the text.
         lines: keep its line breaks.
+        whole: shorten nothing.
 
     >>> visible("a\x1b[2Jb")
     'a\\x1b[2Jb'
@@ -196,6 +197,8 @@ def visible(text: str, *, lines: bool = False) -> str:
         else char.encode("unicode_escape", "backslashreplace").decode("ascii")
         for char in text
     )
+    if whole:
+        return kept
     kept = re.sub(rf"\S{{{_LONGEST_WORD + 1},}}", lambda match: short(match[0]), kept)
     return short(kept, _LONGEST_TEXT)
 

@@ -96,7 +96,10 @@ CASES = [
     Case("a.csv", f'text\n"{SECRET}\nx\n', ("line 2", "not closed", "line 3"), '""yes""'),
     Case("a.csv", f'text\n"{SECRET}" x\n', ("line 2", "closing quote"), '""yes""'),
     Case("a.csv", f"text,text\n{SECRET},x\n", ("line 1", "column 'text' twice"), "name of its own"),
-    Case("a.csv", "text\n", ("holds no records",), '{"text": "..."}'),
+    Case("a.csv", "text\n", ("holds no records",), "header line"),
+    Case("a.csv", "", ("empty file",), "header line"),
+    Case("a.tsv", "", ("empty file",), "header line"),
+    Case("a.parquet", "", ("empty file",), "to_parquet"),
     Case("a.csv", b"text\n\xff\n", ("line 2", "UTF-8"), "iconv"),
     Case("a.csv", f"text\n{SECRET}\n  \n", ("line 3", "field 'text'", "is empty"), "remove line 3"),
     # Parquet

@@ -106,7 +106,8 @@ def test_a_format_that_does_not_fit_names_one_that_does() -> None:
     with pytest.raises(DataError, match="format alpaca also needs output") as caught:
         schema_of(row, format="alpaca")
     assert caught.value.fix == (
-        "map columns:  --column output=answer\n  or leave --format alpaca out: the columns fit text"
+        "map columns:  --column output=answer\n  or write both sides as text, "
+        "which these columns fit, without --format alpaca"
     )
 
 

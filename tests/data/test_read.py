@@ -503,3 +503,10 @@ def test_wikimia_has_labels(real_data: Path) -> None:
     assert records.format == "text"
     assert len(records) == 276
     assert min(len(records.members), len(records.nonmembers)) > 100
+
+
+def test_a_table_without_rows_is_told_to_have_some(tmp_path: Path) -> None:
+    parquet.write_table(pa.table({"text": pa.array([], pa.string())}), tmp_path / "a.parquet")
+    with pytest.raises(DataError, match="holds no records") as caught:
+        rows_of(tmp_path / "a.parquet")
+    assert "to_parquet" in (caught.value.fix or "")

@@ -531,11 +531,15 @@ def _nothing_fits(
     if asked is not None:
         form = forms[0]
         absent = [role for role in form.required if columns.get(role, role) not in row.values]
+        # The form is that of --format, or the one that the other side has.
         problem = f"format {asked} also needs {', '.join(absent)}"
         fitting = [other.name for other in FORMS if all(r in row.values for r in other.required)]
         flags = _flags(guesses[form]) if form in guesses else ""
         fixes = [f"map columns:  {flags or ' '.join(f'--column {role}=COLUMN' for role in absent)}"]
-        fixes += [f"or leave --format {asked} out: the columns fit {name}" for name in fitting[:1]]
+        fixes += [
+            f"or write both sides as {name}, which these columns fit, without --format {asked}"
+            for name in fitting[:1]
+        ]
         return _unfitting(row, problem, fixes)
     names = [form.name for form in forms]
     fixes = []

@@ -93,9 +93,7 @@ def _check_file(path: Path, name: str) -> None:
         known = ", ".join(_READERS)
         raise DataError(f"has an unknown ending, expected one of {known}", path=name, fix=fix)
     if path.stat().st_size == 0:
-        raise DataError(
-            "is an empty file", path=name, fix='write one record a line: {"text": "..."}'
-        )
+        raise DataError("is an empty file", path=name, fix=_EMPTY[path.suffix.lower()])
 
 
 def _neighbour(path: Path) -> str:
@@ -280,6 +278,7 @@ def _csv_rows(path: Path, name: str) -> Iterator[Row]:
     try:
         reader = csv.reader(_again(first, stream), delimiter=mark, strict=True)
         columns: list[str] | None = None
+        found = False
         while True:
             start = reader.line_num + 1
             try:
@@ -287,6 +286,8 @@ def _csv_rows(path: Path, name: str) -> Iterator[Row]:
             except csv.Error as error:
                 raise _csv_fault(error, name, start, at) from None
             if cells is None:
+                if not found:
+                    raise DataError("holds no records", path=name, fix=_EMPTY[".csv"])
                 return
             if not cells:
                 continue
@@ -300,6 +301,7 @@ def _csv_rows(path: Path, name: str) -> Iterator[Row]:
                     line=start,
                     fix='put a text with commas, quotes or line breaks in quotes: "She said ""yes"", twice"',
                 )
+            found = True
             yield Row(dict(zip(columns, cells, strict=True)), name, start)
     finally:
         csv.field_size_limit(limit)
@@ -346,6 +348,8 @@ def _parquet_rows(path: Path, name: str) -> Iterator[Row]:
     with open_file(path, name) as stream:
         try:
             with parquet.ParquetFile(stream) as file:
+                if not file.metadata.num_rows:
+                    raise DataError("holds no records", path=name, fix=_EMPTY[".parquet"])
                 yield from _table_rows(file.iter_batches(batch_size=1024), name)
         except (pa.ArrowException, OSError) as error:
             raise DataError(
@@ -463,7 +467,7 @@ def _unloaded(
         return DataError(
             "the hub cannot be reached, and the data set is not in the local cache",
             path=name,
-            fix=f"fetch it where there is a network: hf download {repository} --repo-type dataset",
+            fix=f"fetch it where there is a network: hf download {shlex.quote(repository)} --repo-type dataset",
         )
     if isinstance(error, datasets.exceptions.DatasetNotFoundError):
         return DataError(
@@ -480,7 +484,7 @@ def _unloaded(
             return DataError(
                 f"has several configurations: {listed(configs)}",
                 path=name,
-                fix=f"name one: {HUB}{repository}/{configs[0]}#{split}",
+                fix=f"name one: {shlex.quote(f'{HUB}{repository}/{configs[0]}#{split}')}",
             )
     return DataError(
         f"cannot be loaded by the package datasets ({type(error).__name__})",
@@ -488,6 +492,18 @@ def _unloaded(
         fix="download its files and give one of them: --members train.parquet",
     )
 
+
+_LINES = 'write one record a line: {"text": "..."}'
+_EMPTY = {
+    ".jsonl": _LINES,
+    ".ndjson": _LINES,
+    ".jsonlines": _LINES,
+    ".json": 'write [{"text": "..."}, ...]',
+    ".csv": "write a header line with the names of the columns, then one record a line",
+    ".tsv": "write a header line with the names of the columns, then one record a line",
+    ".parquet": "write it again with a row a record, for example with DataFrame.to_parquet",
+}
+"""What to write into a file that holds nothing."""
 
 _READERS: dict[str, Callable[[Path, str], Iterator[Row]]] = {
     ".jsonl": _jsonl_rows,

@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
-from unseen.errors import ConfigError, StoreError
+from unseen.errors import ConfigError, StoreError, visible
 from unseen.runs.results import SCHEMA_VERSION, Results
 from unseen.signals.base import Observations, Signal, TextSignal, key
 from unseen.types import TokenStats
@@ -100,11 +100,11 @@ class RunFolder:
         self._write(name, text.encode())
 
     def write_rows(self, name: str, header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-        """A CSV file, whole or not at all."""
+        """A CSV file, whole or not at all; cells are text to spreadsheets and terminals too."""
         out = io.StringIO()
         writer = csv.writer(out)
         writer.writerow(header)
-        writer.writerows(rows)
+        writer.writerows([plain_cell(cell) for cell in row] for row in rows)
         self.write_text(name, out.getvalue())
 
     def write_table(
@@ -309,6 +309,16 @@ def point_latest(folder: Path) -> None:
             draft.unlink(missing_ok=True)
             draft.symlink_to(folder.name)
             draft.replace(link)
+
+
+def plain_cell(text: str) -> str:
+    r"""A cell that no spreadsheet computes and that steers no terminal.
+
+    >>> plain_cell("=1+1"), plain_cell("a\x1b")
+    ("'=1+1", 'a\\x1b')
+    """
+    shown = visible(text, whole=True)
+    return f"'{shown}" if shown.startswith(("=", "+", "-", "@")) else shown
 
 
 def slug(name: str, length: int = 40) -> str:
