@@ -258,6 +258,22 @@ BAD = {
     "list in brackets": (lambda: None, ("--fpr", "[0.1"), ("--fpr", "JSON")),
     "a word too many": (lambda: None, ("extra",), ("'extra'",)),
     "no value": (lambda: None, ("--seed",), ("--seed needs a value",)),
+    "model of a name too long": (lambda: None, ("--model", "x" * 9000), ("--model: got 'xxx",)),
+    "folder of a name too long": (lambda: None, ("--run-dir", "x" * 9000), ("--run-dir: got",)),
+    "cache of a name too long": (lambda: None, ("--cache-dir", "x" * 300), ("--cache-dir: got",)),
+    "NUL in a name": (
+        lambda: broken("c.yaml", 'template: "a\\0b"\n'),
+        ("--config", "c.yaml"),
+        ("template in c.yaml", "NUL"),
+    ),
+    "empty CSV": (lambda: broken("e.csv", ""), ("--members", "e.csv"), ("header line",)),
+    "sides of two forms": (
+        lambda: broken("t.jsonl", '{"text": "some words"}\n'),
+        ("--nonmembers", "t.jsonl"),
+        ("t.jsonl line 1", "write both sides as text"),
+    ),
+    "label column of nothing": (lambda: None, ("--label-column", "id"), ("--data FILE",)),
+    "precision of a fake model": (lambda: None, ("--dtype", "float16"), ("leave out --dtype",)),
     "long option": (lambda: None, ("--" + "x" * 9000, "1"), ("characters)",)),
     "long column": (lambda: None, ("--slice-by", "x" * 9000), ("9000 characters",)),
     "run folder is a file": (lambda: broken("f", "x"), ("--run-dir", "f/run"), ("f",)),
@@ -378,3 +394,43 @@ def test_a_broken_attack_stops_only_who_asks_for_it(files, tmp_path, monkeypatch
     assert run(["schema"]) == 0
     assert audit(files, "--attacks", "default") == 2
     assert capsys.readouterr().err.count("toy.py cannot be loaded") == 1
+
+
+STEERING = "a\x1b[31m\x07b\u202ec"
+
+
+def test_nothing_from_outside_steers_the_terminal(files, capsys) -> None:
+    members, nonmembers = files
+    Path(nonmembers).rename(f"{STEERING}.jsonl")
+    files = (members, f"{STEERING}.jsonl")
+    assert audit(files, "--run-dir", f"r{STEERING}") == 0
+    numbers = [f"{i % 2},{i % 7}" for i in range(60)]
+    Path("scores.csv").write_text("\n".join([f"member,{STEERING}", *numbers]))
+    assert run(["evaluate", "scores.csv"]) == 0
+    Path("long.csv").write_text("\n".join([f"member,{'y' * 9000}", *numbers]))
+    assert run(["evaluate", "long.csv"]) == 0
+    for args in (
+        ["evaluate", STEERING],
+        ["evaluate", "scores.csv", "--label-column", STEERING],
+        ["score", STEERING],
+        ["score", "x" * 9000],
+        [STEERING],
+        ["audit", "finetune", f"--{STEERING}", "1"],
+    ):
+        assert run(args) == 2
+    assert audit(files, "--attacks", STEERING) == 2
+    assert audit(files, "--slice-by", STEERING) == 2
+    assert audit((f"{STEERING}2.jsonl", members)) == 2
+    shown = capsys.readouterr()
+    everything = shown.out + shown.err + Path(f"r{STEERING}/report.md").read_text()
+    assert all(char.isprintable() or char == "\n" for char in everything)
+    assert "a\\x1b[31m\\x07b\\u202ec" in shown.out
+    assert max(map(len, everything.splitlines())) < 1500
+
+
+def test_the_folder_of_all_runs_lists_them(files, capsys) -> None:
+    assert audit(files) == 0
+    capsys.readouterr()
+    assert run(["score", "runs"]) == 2
+    (made,) = (path for path in Path("runs").iterdir() if not path.is_symlink())
+    assert f"unseen score runs/{made.name}" in capsys.readouterr().err

@@ -97,7 +97,19 @@ def run(argv: list[str]) -> int:
         # Whoever read our output has left; there is nobody to tell.
         streams.drop()
         return FAILED
+    except OSError as error:
+        if debug:
+            raise
+        show_error(_of_the_system(error))
+        return USAGE
     return code
+
+
+def _of_the_system(error: OSError) -> StoreError:
+    """What the system refused where nothing closer to it has said so."""
+    name = "" if error.filename is None else f"{error.filename}: "
+    why = error.strerror or type(error).__name__
+    return StoreError(f"{name}{why}", fix="check the path, your rights and the space on the disk")
 
 
 def _dispatch(argv: list[str]) -> int:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
 
 from unseen.cli.output import out, say
+from unseen.errors import ConfigError
 
 
 def score(
@@ -36,6 +38,7 @@ def score(
 
     given = {"fpr": fpr or None, "confidence": confidence, "bootstrap": bootstrap, "folds": folds}
     changed = {name: value for name, value in given.items() if value is not None}
+    _check_one(run)
     result = score_run(run, attacks, **changed)
     if json_:
         print(result.results.model_dump_json(indent=1))
@@ -43,3 +46,17 @@ def score(
         show(result.results, out())
     say(f"run      {result.folder}")
     return 0
+
+
+def _check_one(folder: Path) -> None:
+    """Says which runs there are where the folder of all of them is named."""
+    if not folder.is_dir():
+        return
+    runs = [file.parent for file in folder.glob("*/run.json") if not file.parent.is_symlink()]
+    if runs and not (folder / "run.json").is_file():
+        newest = sorted(runs, key=lambda run: run.stat().st_mtime)[-3:]
+        raise ConfigError(
+            f"{folder} is a folder of {len(runs)} runs, expected one run",
+            fix="the newest last:\n  "
+            + "\n  ".join(f"unseen score {shlex.quote(str(run))}" for run in newest),
+        )

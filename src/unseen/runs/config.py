@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,6 +17,11 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from unseen.errors import ConfigError, short, suggestion
 
 _HELP = "unseen audit finetune --help lists every option"
+_PLACES = (
+    "model", "adapter", "base_model", "reference", "tokenizer", "members", "nonmembers", "data",
+    "template", "run_dir", "runs", "cache_dir",
+)  # fmt: skip
+_LONGEST_NAME, _LONGEST_PATH = 255, 4000  # bytes that file systems take, characters of a whole path
 _COMMA = re.compile(r",(?![^\[]*\])")
 
 
@@ -142,6 +148,16 @@ class FinetuneAudit(StatisticsChoices):
     @classmethod
     def _text_is_a_list(cls, value: Any) -> Any:
         return tuple(split_list(value)) if isinstance(value, str) else value
+
+    @field_validator(*_PLACES)
+    @classmethod
+    def _can_be_a_path(cls, place: Any) -> Any:
+        name = str(place)
+        longest = max(len(os.fsencode(part)) for part in name.split("/"))
+        if "\0" in name or longest > _LONGEST_NAME or len(name) > _LONGEST_PATH:
+            msg = "expected a name that a file can have: it is too long, or has a NUL in it"
+            raise ValueError(msg)
+        return place
 
     @field_validator("column")
     @classmethod
