@@ -80,17 +80,9 @@ def test_footnotes_say_what_the_table_cannot(results) -> None:
     notes = " ".join(footnotes(results))
     for words in (
         "1% FPR cannot be resolved", "it takes 100", "indicative", "3 × too short",
-        "other was not run", "upside_down: members score lower",
+        "other was not run",
     ):  # fmt: skip
         assert words in notes
-
-
-def test_a_baseline_above_chance_is_a_caution(results) -> None:
-    assert "caution" not in " ".join(footnotes(results))
-    blind = results.model_copy(update={"attacks": (attack("words", 0.8, "blind"),)})
-    assert "caution: words is above chance" in " ".join(footnotes(blind))
-    control = results.model_copy(update={"control": (attack("loss", 0.8, "control"),)})
-    assert "without the fine-tuning" in " ".join(footnotes(control))
 
 
 def test_every_part_is_there_and_nothing_is_markup(results) -> None:

@@ -6,6 +6,7 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
+from unseen.cli.codes import of_results
 from unseen.cli.output import out, progress, say
 from unseen.runs.config import FinetuneAudit
 
@@ -38,4 +39,4 @@ def finetune(
     else:
         show(result.results, out())
     say(f"run      {result.folder}")
-    return 0
+    return of_results(result.results)

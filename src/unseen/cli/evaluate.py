@@ -7,6 +7,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from unseen.cli.codes import of_results
 from unseen.cli.output import out
 
 
@@ -59,4 +60,4 @@ def evaluate(
         print(results.model_dump_json(indent=1))
     else:
         show(results, out())
-    return 0
+    return of_results(results)

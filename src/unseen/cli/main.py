@@ -1,7 +1,8 @@
 """`unseen`: reads the command line, and turns every expected error into one message.
 
-Exit codes: 0 done, 1 something failed while running, 2 something that the user can mend,
-130 interrupted, 143 terminated.
+Exit codes: 0 done, 1 something failed while running, 2 something that the user can mend, 10 a gate
+failed, 11 inconclusive (invalid evidence, too little of it, or a failed preflight), 130 interrupted,
+143 terminated.
 """
 
 from __future__ import annotations
@@ -17,16 +18,16 @@ from cyclopts import App, CycloptsError
 
 from unseen import __version__
 from unseen.cli import streams
+from unseen.cli.codes import FAILED, INCONCLUSIVE, INTERRUPTED, TERMINATED, USAGE
 from unseen.cli.explain import explain
 from unseen.cli.output import err, show_error
 from unseen.cli.sources import Sources
 from unseen.cli.yaml_file import YamlFile
-from unseen.errors import ConfigError, StoreError, UnseenError, UsageError
+from unseen.errors import ConfigError, PreflightError, StoreError, UnseenError, UsageError
 
-FAILED, USAGE, INTERRUPTED, TERMINATED = 1, 2, 130, 143
 _CONFIG_FLAG = "--config"
 _CONFIG_FILE = "unseen.yaml"
-_CONTINUED = ("audit", "demo")
+_CONTINUED = ("audit", "demo", "canary")
 
 app = App(
     name="unseen",
@@ -40,6 +41,11 @@ app.command(
 )
 app.command(
     "unseen.cli.audit:app", name="audit", help="Audit a model: was this record in its data?"
+)
+app.command(
+    "unseen.cli.canary:app",
+    name="canary",
+    help="Random records, trained on by coin: a lower bound on epsilon.",
 )
 app.command("unseen.cli.score:score", name="score", help="Score a run again, without its model.")
 app.command(
@@ -88,7 +94,7 @@ def run(argv: list[str]) -> int:
         if debug:
             raise
         show_error(error)
-        return USAGE if isinstance(error, UsageError | StoreError) else FAILED
+        return _code_of(error)
     except KeyboardInterrupt as reason:
         more = ": the same command continues" if argv[:1] and argv[0] in _CONTINUED else ""
         err().print(f"interrupted{more}", markup=False)
@@ -103,6 +109,12 @@ def run(argv: list[str]) -> int:
         show_error(_of_the_system(error))
         return USAGE
     return code
+
+
+def _code_of(error: UnseenError) -> int:
+    if isinstance(error, PreflightError):
+        return INCONCLUSIVE
+    return USAGE if isinstance(error, UsageError | StoreError) else FAILED
 
 
 def _of_the_system(error: OSError) -> StoreError:

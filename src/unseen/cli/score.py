@@ -8,6 +8,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from unseen.cli.codes import of_results
 from unseen.cli.output import out, say
 from unseen.errors import ConfigError
 
@@ -45,7 +46,7 @@ def score(
     else:
         show(result.results, out())
     say(f"run      {result.folder}")
-    return 0
+    return of_results(result.results)
 
 
 def _check_one(folder: Path) -> None:

@@ -127,13 +127,7 @@ def percent_rate(fpr: float) -> str:
 
 def footnotes(results: Results) -> list[str]:
     """What the reader of the table must know."""
-    notes = [
-        f"caution: {_full_name(row)} is above chance ({number(row.auc)}) without "
-        f"{'any model' if row.kind == 'blind' else 'the fine-tuning'}: members and non-members "
-        "differ by themselves, and every score here measures that too"
-        for row in (*results.attacks, *results.control)
-        if row.kind != "attack" and row.auc is not None and row.auc.ci[0] > 0.5
-    ]
+    notes: list[str] = []
     everything = [at for attack in results.attacks for at in attack.tpr_at_fpr]
     if any(at.resolution == "indicative" and at.tpr is not None for at in everything):
         notes.append(f"{INDICATIVE} fewer than 10 expected false positives: indicative only")
@@ -141,12 +135,6 @@ def footnotes(results: Results) -> list[str]:
     notes += [
         f"{percent_rate(fpr)} FPR cannot be resolved with these non-members: it takes {needed}"
         for fpr, needed in sorted(hidden.items())
-    ]
-    notes += [
-        f"{attack.name}: members score lower than non-members; is the model over-unlearned, "
-        "or are the two files swapped?"
-        for attack in results.attacks
-        if attack.inverted and attack.kind == "attack"
     ]
     if not results.control and results.control_note:
         notes.append(f"control: not measured; {results.control_note}")
@@ -158,6 +146,30 @@ def footnotes(results: Results) -> list[str]:
             notes.append(f"{_full_name(attack)} has no score for some records: {reasons}")
     notes += [f"{name} was not run: {why}" for name, why in sorted(results.skipped.items())]
     return notes
+
+
+STATUS = {"pass": "ok", "warn": "warn", "fail": "FAIL", "skip": "–"}
+
+
+def evidence(results: Results) -> str:
+    """The verdict in one sentence."""
+    validity = results.validity
+    if validity is None:
+        return ""
+    tail = "not proof that nothing else leaks"
+    if validity.verdict == "valid":
+        return f"valid for this model, this data and these attacks; {tail}."
+    if validity.verdict == "caution":
+        n = len(validity.reasons)
+        return f"caution, {n} {'reason' if n == 1 else 'reasons'} above; {tail}."
+    return f"invalid: {'; '.join(validity.reasons)}."
+
+
+def mends(results: Results) -> list[str]:
+    """What to do about the checks that failed or warn."""
+    ordered = sorted(results.checks, key=lambda check: check.status != "fail")
+    found = [c.fix for c in ordered if c.status in ("fail", "warn") and c.fix is not None]
+    return list(dict.fromkeys(found))
 
 
 def _row(attack: AttackResult, rates: tuple[float, ...], *, chosen: bool) -> Row:

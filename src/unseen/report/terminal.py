@@ -8,7 +8,17 @@ from rich.table import Table
 from rich.text import Text
 
 from unseen.errors import short, visible
-from unseen.report.summary import facts, footnotes, label, percent_rate, rows, shown_rates
+from unseen.report.summary import (
+    STATUS,
+    evidence,
+    facts,
+    footnotes,
+    label,
+    mends,
+    percent_rate,
+    rows,
+    shown_rates,
+)
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -23,6 +33,9 @@ def show(results: Results, console: Console) -> None:
     for name, value in facts(results):
         console.print(Text(f"{name:<10}"), Text(visible(value)), sep="")
     console.print()
+    if results.checks:
+        console.print(_checks(results))
+        console.print()
     console.print(_table(results))
     for note in footnotes(results):
         console.print(Text(f"  {visible(note)}", style="dim"))
@@ -31,6 +44,22 @@ def show(results: Results, console: Console) -> None:
         console.print(Text.assemble(("FINDING", "bold"), f"  {visible(results.headline.sentence)}"))
     elif results.headline_note is not None:
         console.print(Text.assemble(("NO FINDING", "bold"), f"  {visible(results.headline_note)}"))
+    if results.validity is not None:
+        console.print(Text.assemble(("EVIDENCE", "bold"), f" {visible(evidence(results))}"))
+    for mend in mends(results):
+        console.print(Text.assemble(("fix", "bold"), f"      {visible(mend)}"))
+
+
+def _checks(results: Results) -> Table:
+    table = Table(box=None, pad_edge=False, show_header=False)
+    table.add_column(no_wrap=True)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for check in results.checks:
+        style = {"fail": "bold", "warn": "bold", "skip": "dim"}.get(check.status, "")
+        cells = (check.title, STATUS[check.status], check.detail)
+        table.add_row(*(Text(short(visible(cell), 400)) for cell in cells), style=style)
+    return table
 
 
 def _table(results: Results) -> Table:

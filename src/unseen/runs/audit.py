@@ -22,6 +22,7 @@ from unseen import __version__
 from unseen.attacks.base import Attack
 from unseen.data.duplicates import Dropped, drop_overlap, repeated
 from unseen.data.records import Records
+from unseen.data.shift import telling_words
 from unseen.data.split import set_aside
 from unseen.data.templates import RecordEncoder, check_layout
 from unseen.errors import ConfigError
@@ -31,7 +32,8 @@ from unseen.runs.judge import Judge, Subjects
 from unseen.runs.models import measure_lengths, open_models
 from unseen.runs.plan import Plan, check_inputs, choose_attacks, plan_attacks, plan_id
 from unseen.runs.provenance import versions
-from unseen.runs.results import DataFacts, Results, RunFacts, Side
+from unseen.runs.results import DataFacts, Results, RunFacts, Side, ThreatModel
+from unseen.runs.validity import concluded
 from unseen.scoring.store import Store
 from unseen.signals.base import (
     REFERENCE,
@@ -56,6 +58,21 @@ LIMITATIONS = (
     "The false-positive rate of a threshold is that of the non-members as a whole, not the "
     "probability that a particular record was no member.",
 )
+
+
+OUT_OF_SCOPE = (
+    "extraction of records that the attacker does not have",
+    "attribute inference",
+    "model inversion and reconstruction",
+    "leakage through prompts, logs or retrieval",
+)
+
+TAXONOMY = {
+    "NIST AI 100-2": "membership inference",
+    "MITRE ATLAS": "AML.T0024.000",
+    "OWASP AISVS": "11.3.3",
+    "EDPB Opinion 28/2024": "tests against membership inference",
+}
 
 
 @dataclass
@@ -292,6 +309,7 @@ def _finish(
     lengths, truncated = measure_lengths(prepared.judged.records, models[TARGET])
     judge = Judge(config, Subjects.from_records(prepared.judged, lengths, reveal=config.reveal))
     verdicts = judge.judge(plan.attacks, plan.control, observations)
+    data = _data_facts(config, prepared, models[TARGET], lengths, truncated)
     results = Results(
         run=RunFacts(
             id=folder.path.name,
@@ -305,16 +323,14 @@ def _finish(
         target=models[TARGET].target.describe(),
         reference=models[REFERENCE].target.describe() if REFERENCE in models else None,
         access=models[TARGET].target.access.name.lower(),
-        data=_data_facts(config, prepared, models[TARGET], lengths, truncated),
-        attacks=verdicts.attacks,
-        control=verdicts.control,
+        data=data,
+        threat_model=threat_model(config, models[TARGET]),
         control_note=plan.control_note,
         skipped=plan.skipped,
-        headline=verdicts.headline,
-        headline_note=verdicts.headline_note,
-        slices=verdicts.slices,
         requests=cost.requests,
         limitations=LIMITATIONS,
+        out_of_scope=OUT_OF_SCOPE,
+        **concluded(judge, verdicts, data),
     )
     folder.write_table("records.parquet", judge.table(verdicts))
     folder.write_json("results.json", results.model_dump(mode="json"))
@@ -348,6 +364,20 @@ def _data_facts(
         truncated=truncated,
         repeated=(prepared.repeated["members"], prepared.repeated["nonmembers"]),
         scored_tokens=sum(lengths.values()),
+        split_origin=config.split_origin,
+        telling_words=telling_words(judged.members, judged.nonmembers),
+    )
+
+
+def threat_model(config: FinetuneAudit, model: Model) -> ThreatModel:
+    """Who attacks, with what: what these numbers are about."""
+    knows = ("the record, word by word", "other records of the same source, known to be members or "
+             "not")  # fmt: skip
+    return ThreatModel(
+        access=model.target.access.name.lower(),
+        knows=knows,
+        release_context=config.release_context,
+        taxonomy=TAXONOMY,
     )
 
 

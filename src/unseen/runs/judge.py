@@ -16,13 +16,26 @@ import numpy as np
 from unseen.attacks import label
 from unseen.attacks.base import Attack, Known, is_blind, is_fitted
 from unseen.data.duplicates import inseparable
+from unseen.data.features import features
 from unseen.errors import StoreError, TooFewRecordsError
+from unseen.metrics._checks import MIN_PER_SIDE, in_order
+from unseen.metrics.contrast import contrasts
 from unseen.metrics.crossfit import choose_and_judge, folds
 from unseen.metrics.evaluate import TprAtFpr as MeasuredTpr
 from unseen.metrics.evaluate import evaluate
+from unseen.metrics.interval import auc_interval
 from unseen.metrics.roc import resolution
 from unseen.metrics.slices import by_slice
-from unseen.runs.results import AttackResult, Headline, Number, Roc, Slice, TprAtFpr
+from unseen.runs.results import (
+    AttackResult,
+    Exposed,
+    Headline,
+    Number,
+    Roc,
+    SharedFeature,
+    Slice,
+    TprAtFpr,
+)
 from unseen.signals.base import REFERENCE, TARGET, Observations
 from unseen.types import BoolArray, Estimate, FloatArray, IntArray, Scores
 
@@ -37,6 +50,9 @@ FIT_FOLDS = 5
 
 CHANCE = 0.5
 """The AUC of a score that knows nothing."""
+
+SHARE_COMPARED, FEWEST_COMPARED, MOST_COMPARED = 0.1, 10, 200
+"""Of the members, those that rank highest are compared with the others: which share, how many."""
 
 Kind = Literal["attack", "blind", "control"]
 
@@ -64,6 +80,7 @@ class Subjects:
         groups: column -> a value a record.
         texts: the text of each record, or None; kept only where it is to be revealed.
         lengths: scored tokens of each record, or None.
+        features: name -> (n,) numbers about the texts, to compare exposed records by.
     """
 
     ids: tuple[str, ...]
@@ -72,6 +89,7 @@ class Subjects:
     groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     texts: tuple[str, ...] | None = None
     lengths: tuple[int, ...] | None = None
+    features: Mapping[str, FloatArray] = field(default_factory=dict)
 
     @classmethod
     def from_records(
@@ -95,6 +113,7 @@ class Subjects:
             groups,
             texts,
             tuple(lengths[id_] for id_ in records.ids),
+            features(rows, records.membership.member.tolist()),
         )
 
     @classmethod
@@ -123,7 +142,12 @@ class Subjects:
             if name in columns
         }
         member = np.array(columns["member"], dtype=bool)
-        subjects = cls(ids, member, groups=groups, **optional)
+        about = {
+            name.removeprefix("feature."): np.array(values, dtype=np.float64)
+            for name, values in columns.items()
+            if name.startswith("feature.")
+        }
+        subjects = cls(ids, member, groups=groups, features=about, **optional)
         return subjects, Scored(_scores_in(columns, TARGET), _scores_in(columns, REFERENCE))
 
 
@@ -136,6 +160,7 @@ class Verdicts:
     headline: Headline | None
     headline_note: str | None
     slices: tuple[Slice, ...]
+    exposed: Exposed | None
     scored: Scored
 
 
@@ -161,6 +186,40 @@ class Judge:
             return folds(subjects.member, n=n, rng=self._rng(stream), clusters=subjects.clusters)
         except TooFewRecordsError:
             return None
+
+    @property
+    def n(self) -> tuple[int, int]:
+        """Members and non-members that are judged."""
+        member = self._subjects.member
+        return int(member.sum()), int((~member).sum())
+
+    @property
+    def rates(self) -> tuple[float, ...]:
+        """False-positive rates that are asked for."""
+        return self._choices.fpr
+
+    @property
+    def enough(self) -> bool:
+        """Whether there are records enough, or clusters of them, to judge anything."""
+        return self._folds is not None and min(self.n) >= MIN_PER_SIDE
+
+    def auc(self, scores: Scores, confidence: float) -> Number:
+        """The AUC with an interval at another level than that of the rows."""
+        found = self._places(scores)
+        member = self._subjects.member[found]
+        values, member, code = in_order(scores.values, member, self._clusters(found))
+        whole = self._subjects.clusters is not None
+        return _number(
+            auc_interval(
+                values[member],
+                values[~member],
+                rng=self._rng(_ESTIMATES),
+                confidence=confidence,
+                draws=self._choices.bootstrap,
+                member_clusters=code[member] if whole else None,
+                nonmember_clusters=code[~member] if whole else None,
+            )
+        )
 
     def judge(
         self,
@@ -210,7 +269,11 @@ class Judge:
         """Headline and slices for rows that are made."""
         headline, note = self._headline(rows, scored.target)
         slices = () if headline is None else self._slices(headline, scored.target)
-        return Verdicts(tuple(rows), tuple(control), headline, note, slices, scored)
+        exposed = None
+        if headline is not None:
+            name = headline.chosen[0]
+            exposed = self._exposed(name, scored.target[name])
+        return Verdicts(tuple(rows), tuple(control), headline, note, slices, exposed, scored)
 
     def score(self, attack: Attack, observations: Observations) -> Scores:
         """Scores of every record; attacks that learn are cross-fitted."""
@@ -283,6 +346,8 @@ class Judge:
             columns["text"] = list(subjects.texts)
         for name, values in subjects.groups.items():
             columns[f"slice.{name}"] = list(values)
+        for name, numbers in subjects.features.items():
+            columns[f"feature.{name}"] = numbers.tolist()
         for name, scores in verdicts.scored.target.items():
             columns |= _score_columns(subjects.ids, TARGET, name, scores)
             fprs = self._population_fprs(scores)
@@ -384,6 +449,37 @@ class Judge:
                 p_holm=part.p_holm,
             )
             for part in parts
+        )
+
+    def _exposed(self, name: str, scores: Scores) -> Exposed:
+        """The members that rank highest, and what they have in common."""
+        subjects = self._subjects
+        found = self._places(scores)
+        member = subjects.member[found]
+        top = scores.values[~member].max(initial=-np.inf)
+        places, values = found[member], scores.values[member]
+        n = min(MOST_COMPARED, max(FEWEST_COMPARED, round(SHARE_COMPARED * len(places))))
+        picked = np.zeros(len(places), dtype=bool)
+        if 2 * n <= len(places):  # below that there are too few others to compare with
+            picked[np.argsort(-values, kind="stable")[:n]] = True
+        about = dict(subjects.features)
+        if subjects.lengths is not None:
+            about = {"length": np.array(subjects.lengths, dtype=np.float64), **about}
+        compared = contrasts({feature: one[places] for feature, one in about.items()}, picked)
+        return Exposed(
+            attack=name,
+            n_above_all=int((values > top).sum()),
+            n_compared=int(picked.sum()),
+            features=tuple(
+                SharedFeature(
+                    name=feature,
+                    exposed=one.picked,
+                    others=one.others,
+                    auc=one.auc,
+                    p_holm=one.p_holm,
+                )
+                for feature, one in compared.items()
+            ),
         )
 
     def _population_fprs(self, scores: Scores) -> dict[str, float]:

@@ -14,6 +14,7 @@ from unseen.runs.config import FinetuneAudit, configure
 from unseen.runs.folder import RunFolder
 from unseen.runs.judge import Judge, Scored, Subjects
 from unseen.runs.results import Results
+from unseen.runs.validity import concluded, of_preflight
 from unseen.signals.base import REFERENCE, TARGET, Observations, Signal, asked_of
 
 
@@ -58,11 +59,7 @@ def rescore(
         results = before.model_copy(
             update={
                 "run": facts,
-                "attacks": verdicts.attacks,
-                "control": verdicts.control,
-                "headline": verdicts.headline,
-                "headline_note": verdicts.headline_note,
-                "slices": verdicts.slices,
+                **concluded(judge, verdicts, before.data, of_preflight(before.checks)),
             }
         )
         folder.unsealed()

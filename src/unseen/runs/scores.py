@@ -19,6 +19,7 @@ from unseen.errors import DataError, UnknownNameError, UsageError
 from unseen.runs.config import configure
 from unseen.runs.judge import Judge, Scored, Subjects
 from unseen.runs.results import Results, RunFacts
+from unseen.runs.validity import concluded
 from unseen.types import BoolArray, Scores
 
 _BOOKKEEPING = ("", "id", "index", "row", "fold", "n_tokens")
@@ -115,10 +116,8 @@ def evaluate_scores(
         ),
         target={},
         access="",
-        attacks=verdicts.attacks,
         control_note="scores made elsewhere bring no control",
-        headline=verdicts.headline,
-        headline_note=verdicts.headline_note,
+        **concluded(judge, verdicts, None),
         limitations=LIMITATIONS,
     )
 

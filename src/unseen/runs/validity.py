@@ -1,0 +1,378 @@
+"""Whether the numbers mean membership: checks of the data and of the results, and the verdict.
+
+An attack score separates two sets of records for three reasons: the model remembers one of them,
+the sets differ by themselves, or the number is an accident. The checks here tell the first from the
+other two. Each is a row with what was found, what must hold and what to do; one failure withholds
+the headline.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from unseen.metrics.roc import resolution
+from unseen.runs.judge import CHANCE
+from unseen.runs.results import AttackResult, Check, Number, Status, Validity
+
+if TYPE_CHECKING:
+    from unseen.runs.judge import Judge, Verdicts
+    from unseen.runs.results import DataFacts
+    from unseen.types import Scores
+
+ALARM = 0.01
+"""How often a check may cry over sets that do not differ, all its rows together."""
+
+FAR = 0.6
+"""A baseline whose AUC is surely above this leaves no attack score that means membership."""
+
+MARGIN = 0.02
+"""By how much an attack's interval must clear a baseline's to say more than the baseline."""
+
+_MANY_DROPPED = 0.1  # of the records of a side
+_MANY_CUT = 0.1  # of the judged records
+_MANY_UNSCORED = 0.05  # of the judged records
+
+_HOLD_OUT = (
+    "hold out records of the same source at random before training, or plant canaries in the next "
+    "training data: unseen canary make"
+)
+
+
+def checks(judge: Judge, verdicts: Verdicts, data: DataFacts | None) -> tuple[Check, ...]:
+    """Every check that asks no model.
+
+    Args:
+        judge: gives intervals at the level of the checks.
+        verdicts: rows and scores of attacks, baselines and controls.
+        data: the facts about the records; None for scores made elsewhere.
+    """
+    attacks = [row for row in verdicts.attacks if row.kind == "attack"]
+    of_data = [] if data is None else [_origin(data), _overlap(data), _cut(data)]
+    return (
+        _blind(judge, verdicts, attacks, data),
+        _control(judge, verdicts, attacks),
+        *of_data,
+        power(judge.n[1], judge.rates, enough=judge.enough),
+        _sign(judge, verdicts, attacks),
+        _coverage(attacks),
+    )
+
+
+OF_RESULTS = (
+    "blind_baseline",
+    "control",
+    "split_origin",
+    "overlap",
+    "truncation",
+    "power",
+    "sign",
+    "coverage",
+)
+"""Checks that are made here, from data and results; all others were made before measuring."""
+
+
+def of_preflight(rows: Iterable[Check]) -> tuple[Check, ...]:
+    """The checks of a run that were made before measuring: scoring again cannot repeat them."""
+    return tuple(row for row in rows if row.id not in OF_RESULTS)
+
+
+def verdict(found: Iterable[Check]) -> Validity:
+    """`invalid` where a check failed, `caution` where one warns, else `valid`.
+
+    Scores of which nobody knows whether the sets differ by themselves are never simply valid.
+    """
+    rows = tuple(found)
+    failed = [row for row in rows if row.status == "fail"]
+    warned = [
+        row
+        for row in rows
+        if row.status == "warn" or (row.status == "skip" and row.id == "blind_baseline")
+    ]
+    reasons = tuple(f"{row.title}: {row.detail}" for row in (*failed, *warned))
+    if failed:
+        return Validity(verdict="invalid", reasons=reasons)
+    return Validity(verdict="caution" if warned else "valid", reasons=reasons)
+
+
+# --- do the sets differ by themselves? ----------------------------------------------------------
+
+
+def _blind(
+    judge: Judge, verdicts: Verdicts, attacks: Sequence[AttackResult], data: DataFacts | None
+) -> Check:
+    about = {
+        "id": "blind_baseline",
+        "title": "blind baseline (no model)",
+        "limit": f"AUC not above {CHANCE:g} (level {ALARM:g}, all blind rows together)",
+    }
+    rows = [row for row in verdicts.attacks if row.kind == "blind"]
+    top = _highest(judge, rows, verdicts.scored.target)
+    if top is None:
+        why = "there are too few records to fit one" if rows else "these scores come without texts"
+        return Check(
+            **about,
+            status="skip",
+            detail=f"{why}; whether the sets differ by themselves is not known",
+            fix="unseen check --members FILE --nonmembers FILE" if not rows else None,
+        )
+    name, auc = top
+    status = _compared(auc, attacks)
+    words = ", ".join(data.telling_words) if data is not None else ""
+    named = f" (words that differ: {words})" if words else ""
+    found = f"{name} tells the sets apart without any model, AUC {_shown(auc)}{named}"
+    detail = {
+        "pass": f"{name} reaches AUC {_shown(auc)}: words alone do not tell the sets apart",
+        "warn": f"{found}; the attacks go beyond it, but this difference is part of their scores",
+        "fail": f"{found}; an attack score here measures what the records are about, "
+        "not membership",
+    }
+    return _row(about, status, auc, detail)
+
+
+def _control(judge: Judge, verdicts: Verdicts, attacks: Sequence[AttackResult]) -> Check:
+    about = {
+        "id": "control",
+        "title": "control model (before fine-tuning)",
+        "limit": f"AUC not above {CHANCE:g} (level {ALARM:g}, all control rows together)",
+    }
+    top = _highest(judge, verdicts.control, verdicts.scored.control)
+    if top is None:
+        return Check(
+            **about,
+            status="skip",
+            detail="the attacks were not repeated on the model from before fine-tuning",
+            fix="--reference MODEL names it",
+        )
+    name, auc = top
+    status = _compared(auc, attacks)
+    found = f"{name} reaches AUC {_shown(auc)} on a model that never saw the members"
+    detail = {
+        "pass": f"{found}: it does not tell the sets apart",
+        "warn": f"{found}; the attacks on the target go beyond it, but this difference is part of "
+        "their scores",
+        "fail": f"{found}; the sets differ in how predictable they are, and the attacks measure "
+        "that",
+    }
+    return _row(about, status, auc, detail)
+
+
+def _row(about: Mapping[str, str], status: Status, auc: Number, detail: Mapping[str, str]) -> Check:
+    return Check(
+        **about,
+        status=status,
+        value=auc.value,
+        ci=auc.ci,
+        detail=detail[status],
+        fix=None if status == "pass" else _HOLD_OUT,
+    )
+
+
+def _highest(
+    judge: Judge, rows: Iterable[AttackResult], scores: Mapping[str, Scores]
+) -> tuple[str, Number] | None:
+    """The baseline that is most surely above chance, with an interval for all of them together."""
+    able = [row.name for row in rows if row.auc is not None]
+    if not able:
+        return None
+    confidence = 1 - 2 * ALARM / len(able)
+    intervals = {name: judge.auc(scores[name], confidence) for name in able}
+    name = max(able, key=lambda name: intervals[name].ci[0])
+    return name, intervals[name]
+
+
+def _compared(auc: Number, attacks: Sequence[AttackResult]) -> Status:
+    if auc.ci[0] <= CHANCE:
+        return "pass"
+    best = max((row.auc.ci[0] for row in attacks if row.auc is not None), default=0.0)
+    return "fail" if auc.ci[0] > FAR or auc.ci[1] > best - MARGIN else "warn"
+
+
+# --- what was left out --------------------------------------------------------------------------
+
+
+def _origin(data: DataFacts) -> Check:
+    status: dict[str, Status] = {"random": "pass", "temporal": "warn", "unknown": "skip"}
+    detail = {
+        "random": "non-members were held out at random",
+        "temporal": "non-members are later (or earlier) than members: whatever changed in the "
+        "meantime looks like membership",
+        "unknown": "it was not said how the non-members were held out",
+    }
+    return Check(
+        id="split_origin",
+        title="how records were held out",
+        status=status[data.split_origin],
+        limit="at random",
+        detail=detail[data.split_origin],
+        fix=None if data.split_origin == "random" else "--split-origin random, if it was",
+    )
+
+
+def _overlap(data: DataFacts) -> Check:
+    dropped = sum(data.dropped.values())
+    share = max(
+        1 - (side.n_judged + aside) / side.n_read
+        for side, aside in zip((data.members, data.nonmembers), data.set_aside, strict=True)
+    )
+    n_read = data.members.n_read + data.nonmembers.n_read
+    many = bool(dropped) and share > _MANY_DROPPED
+    detail = f"{dropped} of {n_read} records occur on both sides, alike or nearly so"
+    if many:
+        detail += "; what is left is not the set that was asked about"
+    return Check(
+        id="overlap",
+        title="overlap of members and non-members",
+        status="warn" if many else "pass",
+        value=dropped / n_read if n_read else 0.0,
+        limit=f"at most {_MANY_DROPPED:.0%} of a side dropped",
+        detail=detail,
+        fix="look at data/dropped.csv: were both files drawn from the same records?"
+        if many
+        else None,
+    )
+
+
+def _cut(data: DataFacts) -> Check:
+    judged = data.members.n_judged + data.nonmembers.n_judged
+    share = data.truncated / judged if judged else 0.0
+    many = share > _MANY_CUT
+    return Check(
+        id="truncation",
+        title="records cut to fit the context",
+        status="warn" if many else "pass",
+        value=share,
+        limit=f"at most {_MANY_CUT:.0%}",
+        detail=f"{data.truncated} of {judged} judged records were cut"
+        + ("; what was cut off is not audited" if many else ""),
+        fix="raise --max-length, or audit the records in pieces" if many else None,
+    )
+
+
+# --- can this data say it? ----------------------------------------------------------------------
+
+
+def power(n_nonmembers: int, rates: Sequence[float], *, enough: bool = True) -> Check:
+    """The smallest false-positive rate that may be claimed, and what the next one would take.
+
+    Args:
+        n_nonmembers: non-members that are judged.
+        rates: false-positive rates that are asked for.
+        enough: whether there are enough records to judge anything at all.
+    """
+    known = [resolution(n_nonmembers, fpr) for fpr in sorted(rates)]
+    reliable = next((one for one in known if one.status == "reliable"), None)
+    indicative = next((one for one in known if one.status == "indicative"), None)
+    about = {
+        "id": "power",
+        "title": "smallest false-positive rate",
+        "limit": "10 expected false positives at one rate at least",
+    }
+    parts = [
+        f"{100 * one.fpr:g}% {what}"
+        for one, what in ((reliable, "reliable"), (indicative, "indicative only"))
+        if one is not None
+    ]
+    finer = [one for one in known if one.needs_nonmembers and one.fpr < (reliable or one).fpr]
+    wanted = finer[-1] if finer else None if reliable else known[-1]
+    if not enough or not parts:
+        return Check(
+            **about,
+            status="fail",
+            detail=f"{n_nonmembers} non-members resolve none of the rates that were asked for"
+            if enough
+            else "there are too few records, or groups of them, with a score to judge anything",
+            fix="give more records"
+            if wanted is None
+            else f"{wanted.needs_nonmembers} non-members would resolve {100 * wanted.fpr:g}%",
+        )
+    detail = f"with {n_nonmembers} non-members: {', '.join(parts)}"
+    if wanted is not None:
+        detail += (
+            f"; a reliable {100 * wanted.fpr:g}% takes {int(round(10 / wanted.fpr, 6))} non-members"
+        )
+    return Check(
+        **about,
+        status="pass" if reliable is not None else "warn",
+        value=(reliable or indicative or known[-1]).fpr,
+        detail=detail,
+        fix=None if reliable is not None else "give more non-members, or ask for a larger --fpr",
+    )
+
+
+def _sign(judge: Judge, verdicts: Verdicts, attacks: Sequence[AttackResult]) -> Check:
+    able = [row for row in attacks if row.auc is not None]
+    confidence = 1 - ALARM / max(1, len(able))
+    turned = [
+        row.name
+        for row in able
+        if row.inverted and judge.auc(verdicts.scored.target[row.name], confidence).ci[1] < CHANCE
+    ]
+    return Check(
+        id="sign",
+        title="members score higher",
+        status="warn" if turned else "pass",
+        limit=f"no AUC below {CHANCE:g} (level {ALARM:g}, all attacks together)",
+        detail=f"members score lower than non-members: {', '.join(turned)}"
+        if turned
+        else "no attack ranks non-members higher",
+        fix="are the two files swapped? has the model been made to forget these records?"
+        if turned
+        else None,
+    )
+
+
+def _coverage(attacks: Sequence[AttackResult]) -> Check:
+    shares = {
+        row.name: missing / (missing + sum(row.n))
+        for row in attacks
+        if (missing := sum(row.unscored.values())) + sum(row.n)
+    }
+    worst = max(shares, key=lambda name: shares[name], default="")
+    share = shares.get(worst, 0.0)
+    many = share > _MANY_UNSCORED
+    return Check(
+        id="coverage",
+        title="records with a score",
+        status="warn" if many else "pass",
+        value=1 - share,
+        limit=f"at most {_MANY_UNSCORED:.0%} of the records without a score",
+        detail=f"{worst} has no score for {share:.0%} of the records, which count as not flagged"
+        if many
+        else "every attack scores nearly every record",
+        fix="the reasons stand under the table of attacks" if many else None,
+    )
+
+
+def _shown(auc: Number) -> str:
+    low, high = auc.ci
+    return f"{auc.value:.2f} [{low:.2f}, {high:.2f}]"
+
+
+def concluded(
+    judge: Judge, verdicts: Verdicts, data: DataFacts | None, preflight: tuple[Check, ...] = ()
+) -> dict[str, Any]:
+    """Rows, checks, verdict and, unless the evidence is invalid, the finding: fields of `Results`.
+
+    Args:
+        judge: that made the verdicts.
+        verdicts: everything that judging gave.
+        data: the facts about the records; None for scores made elsewhere.
+        preflight: checks of the model's numbers, made before.
+    """
+    rows = (*preflight, *checks(judge, verdicts, data))
+    validity = verdict(rows)
+    fields: dict[str, Any] = {
+        "attacks": verdicts.attacks,
+        "control": verdicts.control,
+        "checks": rows,
+        "validity": validity,
+        "headline": verdicts.headline,
+        "headline_note": verdicts.headline_note,
+        "slices": verdicts.slices,
+        "exposed": verdicts.exposed,
+    }
+    if validity.verdict == "invalid":
+        note = verdicts.headline_note or f"the evidence is invalid: {validity.reasons[0]}"
+        fields |= {"headline": None, "headline_note": note, "slices": (), "exposed": None}
+    return fields
