@@ -6,24 +6,15 @@ reported again without the model.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import secrets
 import time
-from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from unseen import __version__
-from unseen.attacks.base import Attack
-from unseen.data.duplicates import Dropped, drop_overlap, repeated
 from unseen.data.records import Records
-from unseen.data.shift import telling_words
-from unseen.data.split import set_aside
 from unseen.data.templates import RecordEncoder, check_layout
 from unseen.errors import ConfigError
 from unseen.runs.collect import Cost, Model, Progress, collect
@@ -31,15 +22,15 @@ from unseen.runs.folder import LOCK, RunFolder, find_unfinished, point_latest, s
 from unseen.runs.judge import Judge, Subjects
 from unseen.runs.models import measure_lengths, open_models
 from unseen.runs.plan import Plan, check_inputs, choose_attacks, plan_attacks, plan_id
+from unseen.runs.prepared import Prepared, data_facts, prepare, read
 from unseen.runs.provenance import versions
-from unseen.runs.results import DataFacts, Results, RunFacts, Side, ThreatModel
+from unseen.runs.results import Results, RunFacts, ThreatModel
 from unseen.runs.validity import concluded
 from unseen.scoring.store import Store
 from unseen.signals.base import (
     REFERENCE,
     TARGET,
     Observations,
-    known_needed,
 )
 from unseen.targets.files import default_cache
 
@@ -75,17 +66,6 @@ TAXONOMY = {
 }
 
 
-@dataclass
-class _Prepared:
-    """Records after everything that can be done without a model."""
-
-    judged: Records
-    known: Records
-    dropped: tuple[Dropped, ...]
-    repeated: dict[str, int]
-    notes: list[str] = field(default_factory=list)
-
-
 def audit(
     config: FinetuneAudit,
     *,
@@ -117,7 +97,8 @@ def audit(
         os.environ["HF_HUB_OFFLINE"] = "1"  # before anything reads it, data sets included
     attacks = choose_attacks(config.attacks)
     check_inputs(config, target, records)
-    prepared = _prepare(config, records or read(config), attacks)
+    signals = [signal for attack, _ in attacks.values() for signal in attack.signals()]
+    prepared = prepare(config, records or read(config), signals)
     for sentence in prepared.notes:
         say(sentence)
     models = open_models(config, target)
@@ -141,55 +122,6 @@ def audit(
             report(folder, results)
         folder.write_manifest()
     return folder, results
-
-
-# --- data -------------------------------------------------------------------------------------
-
-
-def read(config: FinetuneAudit) -> Records:
-    """The records that a configuration names."""
-    options: dict[str, Any] = {
-        "format": config.format,
-        "column": config.columns,
-        "id_column": config.id_column,
-        "cluster_by": config.cluster_by,
-        "slice_by": config.slice_by,
-        "limit": config.limit,
-        "seed": config.seed,
-    }
-    if config.data is not None:
-        return Records.from_file(config.data, label_column=config.label_column or "", **options)
-    return Records.from_files(config.members or "", config.nonmembers or "", **options)
-
-
-def _prepare(
-    config: FinetuneAudit, records: Records, attacks: dict[str, tuple[Attack, bool]]
-) -> _Prepared:
-    apart, dropped = drop_overlap(records, config.near_duplicates)
-    if not len(apart.members) or not len(apart.nonmembers):
-        raise ConfigError(
-            "no records are left on one side: all of them occur on the other side too",
-            fix="members and non-members must be different records of the same source",
-        )
-    members, nonmembers = known_needed(
-        s for attack, _ in attacks.values() for s in attack.signals()
-    )
-    split = set_aside(
-        apart, members=members, nonmembers=nonmembers, rng=np.random.default_rng([config.seed, 1])
-    )
-    notes = [*records.notes, *split.reasons]
-    if dropped:
-        notes.append(
-            f"{len(dropped)} records occur on both sides, alike or nearly so, and are dropped "
-            "(data/dropped.csv)"
-        )
-    twins = repeated(split.audited)
-    if any(twins.values()):
-        notes.append(
-            f"{sum(twins.values())} records repeat another of their side: equal texts are judged "
-            "as one group, which makes intervals wider"
-        )
-    return _Prepared(split.audited, split.known, dropped, twins, notes)
 
 
 # --- the run folder ---------------------------------------------------------------------------
@@ -220,7 +152,7 @@ def _begin(
     config: FinetuneAudit,
     identity: str,
     models: dict[str, Model],
-    prepared: _Prepared,
+    prepared: Prepared,
 ) -> dict[str, Any]:
     """Writes the header of the run; returns it, with this attempt as the last."""
     about: dict[str, Any] = {"created": _now(), "attempts": []}
@@ -273,7 +205,7 @@ def _store(config: FinetuneAudit) -> Store:
 def _measure(
     config: FinetuneAudit,
     plan: Plan,
-    prepared: _Prepared,
+    prepared: Prepared,
     models: dict[str, Model],
     store: Store,
     progress: Progress | None,
@@ -298,7 +230,7 @@ def _finish(
     config: FinetuneAudit,
     plan: Plan,
     identity: str,
-    prepared: _Prepared,
+    prepared: Prepared,
     models: dict[str, Model],
     observations: Observations,
     cost: Cost,
@@ -309,7 +241,7 @@ def _finish(
     lengths, truncated = measure_lengths(prepared.judged.records, models[TARGET])
     judge = Judge(config, Subjects.from_records(prepared.judged, lengths, reveal=config.reveal))
     verdicts = judge.judge(plan.attacks, plan.control, observations)
-    data = _data_facts(config, prepared, models[TARGET], lengths, truncated)
+    data = data_facts(config, prepared, _template(models[TARGET]), lengths, truncated)
     results = Results(
         run=RunFacts(
             id=folder.path.name,
@@ -339,34 +271,8 @@ def _finish(
     return results
 
 
-def _data_facts(
-    config: FinetuneAudit,
-    prepared: _Prepared,
-    model: Model,
-    lengths: dict[str, int],
-    truncated: int,
-) -> DataFacts:
-    judged, known = prepared.judged, prepared.known
-    template = model.encoder.template if isinstance(model.encoder, RecordEncoder) else None
-
-    def side(name: str, n_judged: int) -> Side:
-        source = judged.sources[name]
-        return Side(path=source.path, sha256=source.sha256, n_read=source.n, n_judged=n_judged)
-
-    return DataFacts(
-        members=side("members", len(judged.members)),
-        nonmembers=side("nonmembers", len(judged.nonmembers)),
-        format=judged.format,
-        loss_on=config.loss_on,
-        template_sha256=hashlib.sha256((template or "plain").encode()).hexdigest(),
-        dropped=dict(Counter(dropped.reason for dropped in prepared.dropped)),
-        set_aside=(len(known.members), len(known.nonmembers)),
-        truncated=truncated,
-        repeated=(prepared.repeated["members"], prepared.repeated["nonmembers"]),
-        scored_tokens=sum(lengths.values()),
-        split_origin=config.split_origin,
-        telling_words=telling_words(judged.members, judged.nonmembers),
-    )
+def _template(model: Model) -> str | None:
+    return model.encoder.template if isinstance(model.encoder, RecordEncoder) else None
 
 
 def threat_model(config: FinetuneAudit, model: Model) -> ThreatModel:

@@ -1,0 +1,118 @@
+"""From the user's words to records that are ready to be judged, and the facts about them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from unseen.data.duplicates import Dropped, drop_overlap, repeated
+from unseen.data.records import Records
+from unseen.data.shift import telling_words
+from unseen.data.split import set_aside
+from unseen.errors import ConfigError
+from unseen.runs.results import DataFacts, Side
+from unseen.signals.base import Signal, known_needed
+
+if TYPE_CHECKING:
+    from unseen.runs.config import FinetuneAudit
+
+
+@dataclass
+class Prepared:
+    """Records after everything that can be done without a model."""
+
+    judged: Records
+    known: Records
+    dropped: tuple[Dropped, ...]
+    repeated: dict[str, int]
+    notes: list[str] = field(default_factory=list)
+
+
+def read(config: FinetuneAudit) -> Records:
+    """The records that a configuration names."""
+    options: dict[str, Any] = {
+        "format": config.format,
+        "column": config.columns,
+        "id_column": config.id_column,
+        "cluster_by": config.cluster_by,
+        "slice_by": config.slice_by,
+        "limit": config.limit,
+        "seed": config.seed,
+    }
+    if config.data is not None:
+        return Records.from_file(config.data, label_column=config.label_column or "", **options)
+    return Records.from_files(config.members or "", config.nonmembers or "", **options)
+
+
+def prepare(config: FinetuneAudit, records: Records, signals: Iterable[Signal] = ()) -> Prepared:
+    """Takes out what occurs on both sides, and sets aside what the signals need to know.
+
+    Raises:
+        ConfigError: where a side has no records left.
+    """
+    apart, dropped = drop_overlap(records, config.near_duplicates)
+    if not len(apart.members) or not len(apart.nonmembers):
+        raise ConfigError(
+            "no records are left on one side: all of them occur on the other side too",
+            fix="members and non-members must be different records of the same source",
+        )
+    members, nonmembers = known_needed(signals)
+    split = set_aside(
+        apart, members=members, nonmembers=nonmembers, rng=np.random.default_rng([config.seed, 1])
+    )
+    notes = [*records.notes, *split.reasons]
+    if dropped:
+        notes.append(
+            f"{len(dropped)} records occur on both sides, alike or nearly so, and are dropped "
+            "(data/dropped.csv)"
+        )
+    twins = repeated(split.audited)
+    if any(twins.values()):
+        notes.append(
+            f"{sum(twins.values())} records repeat another of their side: equal texts are judged "
+            "as one group, which makes intervals wider"
+        )
+    return Prepared(split.audited, split.known, dropped, twins, notes)
+
+
+def data_facts(
+    config: FinetuneAudit,
+    prepared: Prepared,
+    template: str | None,
+    lengths: Mapping[str, int],
+    truncated: int,
+) -> DataFacts:
+    """The records without their text.
+
+    Args:
+        config: how they were read.
+        prepared: the records.
+        template: of the target's encoder; None where records are plain text.
+        lengths: scored tokens of each judged record; empty where no model was there to count.
+        truncated: judged records that were cut.
+    """
+    judged, known = prepared.judged, prepared.known
+
+    def side(name: str, n_judged: int) -> Side:
+        source = judged.sources[name]
+        return Side(path=source.path, sha256=source.sha256, n_read=source.n, n_judged=n_judged)
+
+    return DataFacts(
+        members=side("members", len(judged.members)),
+        nonmembers=side("nonmembers", len(judged.nonmembers)),
+        format=judged.format,
+        loss_on=config.loss_on,
+        template_sha256=hashlib.sha256((template or "plain").encode()).hexdigest(),
+        dropped=dict(Counter(dropped.reason for dropped in prepared.dropped)),
+        set_aside=(len(known.members), len(known.nonmembers)),
+        truncated=truncated,
+        repeated=(prepared.repeated["members"], prepared.repeated["nonmembers"]),
+        scored_tokens=sum(lengths.values()),
+        split_origin=config.split_origin,
+        telling_words=telling_words(judged.members, judged.nonmembers),
+    )
