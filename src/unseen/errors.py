@@ -57,9 +57,13 @@ class UsageError(UnseenError):
 
 
 class ConfigError(UsageError):
-    """A flag, environment variable, YAML key or Python argument is wrong."""
+    """A flag, environment variable, YAML key or Python argument is wrong.
+
+    `option` is its name, where whoever raises the error knows it but not where its value stood.
+    """
 
     code = "config"
+    option: str | None = None
 
 
 class UnknownNameError(ConfigError):

@@ -249,6 +249,21 @@ BAD = {
         ("--config", "c.yaml"),
         ("fpr in c.yaml: got 'a'", "fpr: [0.01, 0.1]"),
     ),
+    "no list at all": (
+        lambda: broken("c.yaml", "fpr: []\n"),
+        ("--config", "c.yaml"),
+        ("fpr in c.yaml: got nothing",),
+    ),
+    "list for one value": (
+        lambda: broken("c.yaml", "device: [cpu, cuda]\n"),
+        ("--config", "c.yaml"),
+        ("device in c.yaml: got a list",),
+    ),
+    "two ways to write a key": (
+        lambda: broken("c.yaml", "max-length: 2\nmax_length: 3\n"),
+        ("--config", "c.yaml"),
+        ("max_length stands twice",),
+    ),
     "no name of a file": (lambda: None, ("--config=",), ("--config unseen.yaml",)),
     "two files": (lambda: None, ("--config", "a", "--config", "b"), ("twice",)),
     "too many draws": (lambda: None, ("--bootstrap", "1000000000000"), ("1000000", "--bootstrap")),
@@ -335,6 +350,7 @@ VARIABLES = {
     "list": ("UNSEEN_FPR", "x", "UNSEEN_FPR=0.01,0.1"),
     "misspelt": ("UNSEEN_BOOSTRAP", "300", "did you mean UNSEEN_BOOTSTRAP?"),
     "unknown": ("UNSEEN_WEATHER", "fine", "unset UNSEEN_WEATHER"),
+    "word": ("UNSEEN_ATTACKS", "loss,zlip", "UNSEEN_ATTACKS: unknown attack 'zlip'"),
     "file": ("UNSEEN_CONFIG", "none.yaml", "none.yaml"),
 }
 
@@ -343,7 +359,9 @@ VARIABLES = {
 def test_faults_name_the_variable(case: str, files, monkeypatch, capsys) -> None:
     name, value, expected = VARIABLES[case]
     monkeypatch.setenv(name, value)
-    assert audit(files) == 2
+    members, nonmembers = files
+    words = ["--model", f"fake/{members}", "--members", members, "--nonmembers", nonmembers]
+    assert run(["audit", "finetune", *words]) == 2
     assert expected in " ".join(capsys.readouterr().err.split())
 
 

@@ -82,6 +82,14 @@ def create(spec: str) -> Attack:
     Raises:
         ConfigError: for an unknown name or field, or a value that the attack refuses.
     """
+    try:
+        return _create(spec)
+    except ConfigError as error:
+        error.option = "attacks"
+        raise
+
+
+def _create(spec: str) -> Attack:
     match = _SPEC.match(spec.strip())
     if match is None:
         raise ConfigError(f"cannot read the attack {spec!r}", fix="write name or name[field=value]")

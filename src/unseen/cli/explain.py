@@ -47,9 +47,9 @@ def explain(
     if isinstance(error, ChoicesError):
         return sources.placed(error, fix)
     if isinstance(error, ConfigError):
-        return error
+        return _at(error, sources)
     if isinstance(cause, ConfigError):
-        return cause
+        return _at(cause, sources)
     if isinstance(cause, ValidationError):
         return sources.placed(explained(cause), fix)
     if isinstance(error, UnknownCommandError) and error.unused_tokens:
@@ -76,6 +76,13 @@ def explain(
         extra = ", ".join(repr(short(word)) for word in error.unused_tokens[:12])
         return ConfigError(f"got {extra}, which belongs to no option", fix=fix)
     return ConfigError(" ".join(str(error).split()), fix=fix)
+
+
+def _at(error: ConfigError, sources: Sources) -> ConfigError:
+    """The error, with the place of its value where that is not the command line."""
+    if error.option is not None and not (place := sources.place(error.option)).startswith("--"):
+        error.problem = f"{place}: {error.problem}"
+    return error
 
 
 def _command(argv: Sequence[str], app: App) -> tuple[list[str], App]:

@@ -27,6 +27,8 @@ _FLAG, _VARIABLE = "cli", "env"
 _EXAMPLES = {
     "fpr": "0.01,0.1",
     "attacks": "loss,zlib",
+    "gate": "auc=0.6,advantage=0.1",
+    "max": "auc=0.6,advantage=0.1",
     "column": "prompt=question,completion=reply",
 }
 
@@ -128,13 +130,16 @@ class Sources:
     def _from_file(self, options: Mapping[str, Argument], file: YamlFile) -> None:
         from cyclopts import Token
 
-        for key, value in file.options().items():
-            name = key.replace("-", "_")
+        for name, value in file.options().items():
             if name not in options or name == "json":
                 raise UnknownNameError(
-                    f"key of {file.path}", key, [name for name in options if name != "json"]
+                    f"key of {file.path}", name, [one for one in options if one != "json"]
                 )
             argument = options[name]
+            if isinstance(value, list) and name not in self._lists:
+                raise ConfigError(
+                    f"{name} in {file.path}: got a list, expected one value", fix=f"{name}: VALUE"
+                )
             if argument.tokens or value is None:
                 continue
             self._places[name] = f"{name} in {file.path}"
@@ -142,9 +147,13 @@ class Sources:
                 values = self._split(name, value)
             else:
                 values = value if isinstance(value, list) else [value]
+            if not values:  # none is another thing than the default
+                argument.append(
+                    Token(keyword=f"[{name}]", source=str(file.path), implicit_value=())
+                )
             for index, one in enumerate(values):
                 argument.append(
-                    Token(keyword=f"[{key}]", value=str(one), source=str(file.path), index=index)
+                    Token(keyword=f"[{name}]", value=str(one), source=str(file.path), index=index)
                 )
 
     def _split(self, name: str, text: str) -> list[str]:

@@ -9,6 +9,8 @@ from typing import Any
 from unseen.errors import ConfigError, short
 
 _LARGEST = 1_000_000
+_MAPPINGS = ("gate",)
+"""Options that may stand as `name: value` lines of their own."""
 _EXAMPLE = "write one option a line, for example  model: ./my-model"
 
 
@@ -37,7 +39,13 @@ class YamlFile:
         if not isinstance(content, dict):
             kind = "a list" if isinstance(content, list) else "a single value"
             raise self._fault(f"holds {kind}, expected options", _EXAMPLE)
-        return {self._key(key): self._value(key, value) for key, value in content.items()}
+        found: dict[str, Any] = {}
+        for key, value in content.items():
+            name = self._key(key)
+            if name in found:
+                raise self._fault(f"{short(name)} stands twice", "write it once")
+            found[name] = self._value(name, value)
+        return found
 
     def _text(self) -> str | None:
         quoted = shlex.quote(str(self.path))
@@ -91,9 +99,11 @@ class YamlFile:
     def _key(self, key: object) -> str:
         if not isinstance(key, str):
             raise self._fault(f"has the key {short(str(key))}, which is no option", _EXAMPLE)
-        return key
+        return key.replace("-", "_")
 
     def _value(self, key: str, value: Any) -> Any:
+        if isinstance(value, dict) and key in _MAPPINGS:
+            value = [f"{name}={one}" for name, one in value.items()]
         if isinstance(value, dict):
             raise self._fault(
                 f"{short(key)} holds further keys; every option stands at the top, not under a command",
