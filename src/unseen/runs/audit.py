@@ -22,9 +22,10 @@ from unseen.runs.folder import LOCK, RunFolder, find_unfinished, point_latest, s
 from unseen.runs.judge import Judge, Subjects
 from unseen.runs.models import measure_lengths, open_models
 from unseen.runs.plan import Plan, check_inputs, choose_attacks, plan_attacks, plan_id
+from unseen.runs.preflight import checked_first
 from unseen.runs.prepared import Prepared, data_facts, prepare, read
-from unseen.runs.provenance import versions
-from unseen.runs.results import Results, RunFacts, ThreatModel
+from unseen.runs.provenance import now, versions
+from unseen.runs.results import Check, Results, RunFacts, ThreatModel
 from unseen.runs.validity import concluded
 from unseen.scoring.store import Store
 from unseen.signals.base import (
@@ -113,11 +114,13 @@ def audit(
     with folder.locked():
         attempt = _begin(folder, config, identity, models, prepared)
         say(f"run folder {folder.path}")
+        preflight = checked_first(config, models, prepared.judged, folder, attempt, say)
         with _store(config) as store:
             observations, cost = _measure(config, plan, prepared, models, store, progress, attempt)
         results = _finish(
-            folder, config, plan, identity, prepared, models, observations, cost, attempt, started
-        )
+            folder, config, plan, identity, prepared, models, observations, cost, attempt, started,
+            preflight,
+        )  # fmt: skip
         if report is not None:
             report(folder, results)
         folder.write_manifest()
@@ -155,11 +158,11 @@ def _begin(
     prepared: Prepared,
 ) -> dict[str, Any]:
     """Writes the header of the run; returns it, with this attempt as the last."""
-    about: dict[str, Any] = {"created": _now(), "attempts": []}
+    about: dict[str, Any] = {"created": now(), "attempts": [], "preflight": None}
     if (folder.path / "run.json").is_file():
         before = folder.read_json("run.json")
         about |= {name: before[name] for name in about if name in before}
-    about["attempts"].append({"started": _now(), "status": "running"})
+    about["attempts"].append({"started": now(), "status": "running"})
     about = {
         "schema_version": "1.0",
         "id": folder.path.name,
@@ -236,12 +239,13 @@ def _finish(
     cost: Cost,
     about: dict[str, Any],
     started: float,
+    preflight: tuple[Check, ...],
 ) -> Results:
     folder.write_observations(observations, tokens=config.keep_tokens)
-    lengths, truncated = measure_lengths(prepared.judged.records, models[TARGET])
+    lengths, truncated = measure_lengths(prepared.judged.records, models[TARGET].encoder)
     judge = Judge(config, Subjects.from_records(prepared.judged, lengths, reveal=config.reveal))
     verdicts = judge.judge(plan.attacks, plan.control, observations)
-    data = data_facts(config, prepared, _template(models[TARGET]), lengths, truncated)
+    data = data_facts(config, prepared, models[TARGET].encoder, lengths, truncated)
     results = Results(
         run=RunFacts(
             id=folder.path.name,
@@ -262,17 +266,13 @@ def _finish(
         requests=cost.requests,
         limitations=LIMITATIONS,
         out_of_scope=OUT_OF_SCOPE,
-        **concluded(judge, verdicts, data),
+        **concluded(judge, verdicts, data, preflight),
     )
     folder.write_table("records.parquet", judge.table(verdicts))
     folder.write_json("results.json", results.model_dump(mode="json"))
-    about["attempts"][-1] |= {"ended": _now(), "status": "complete"}
+    about["attempts"][-1] |= {"ended": now(), "status": "complete"}
     folder.write_json("run.json", about | {"status": "complete"})
     return results
-
-
-def _template(model: Model) -> str | None:
-    return model.encoder.template if isinstance(model.encoder, RecordEncoder) else None
 
 
 def threat_model(config: FinetuneAudit, model: Model) -> ThreatModel:
@@ -285,7 +285,3 @@ def threat_model(config: FinetuneAudit, model: Model) -> ThreatModel:
         release_context=config.release_context,
         taxonomy=TAXONOMY,
     )
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")
