@@ -168,7 +168,7 @@ def _kept(about: dict[str, Any]) -> tuple[Check, ...] | None:
 
 def _example(judged: Records, encoder: Encoder) -> str:
     """One line: the first record that can be scored, as the model reads it."""
-    parts = rendered(judged.records, model.encoder)
+    parts = rendered(judged.records, encoder)
     if not parts:
         return "no record can be scored"
     n_scored = sum(part.n_tokens for part in parts if part.scored)

@@ -15,9 +15,6 @@ from unseen.runs.results import RenderedPart
 from unseen.signals.base import Encoder
 from unseen.types import Encoded, Record, Tokenizer, Turn
 
-if TYPE_CHECKING:
-    from unseen.signals.base import Encoder
-
 _BOS = "{{ bos_token }}"
 _EOS = "{{ eos_token }}"
 _LONGEST = 80
