@@ -102,7 +102,7 @@ def test_no_control_says_why(results) -> None:
 
 def test_no_finding_says_why(results) -> None:
     without = results.model_copy(update={"headline": None, "headline_note": "too few records"})
-    assert "too few records" in render(without)
+    assert "Too few records." in render(without)
 
 
 def test_safe_keeps_text_text() -> None:

@@ -4,56 +4,51 @@ from __future__ import annotations
 
 import html
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from unseen.errors import visible
-from unseen.report.summary import (
-    facts,
-    footnotes,
-    label,
-    number,
-    percent_rate,
-    rate,
-    rows,
-    shown_rates,
+from unseen.report import language as say
+from unseen.report.sections import (
+    Audience,
+    Block,
+    Bullets,
+    Checks,
+    Code,
+    Example,
+    Grid,
+    Pairs,
+    Text,
+    header_facts,
+    sections,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
-    from unseen.runs.results import Results
+    from unseen.runs.results import Check, RenderedPart, Results
 
 
-def render(results: Results) -> str:
-    """The report as one Markdown text."""
-    title = {"finetune": "Membership audit of a fine-tuned model", "scores": "Membership scores"}
-    finding = results.headline.sentence if results.headline else results.headline_note or ""
-    notes = footnotes(results)
+def render(results: Results, about: Mapping[str, Any] | None = None) -> str:
+    """The report as one Markdown text.
+
+    Args:
+        results: of the run.
+        about: run.json; None where there is no run folder.
+    """
+    outcome = say.outcome(results)
     parts = [
-        f"# {title[results.run.scenario]}",
-        "\n".join(f"- {safe(name)}: {safe(value)}" for name, value in facts(results) if name),
-        "## Finding",
-        safe(finding),
-        "## Attacks",
-        f"Intervals cover {_confidence(results)}. Higher scores mean more likely a member, for "
-        "every attack. Blind rows never saw the model, and control rows ask the reference model: "
-        "both must stay at chance.",
-        _attacks(results),
-        *([_list(notes)] if notes else []),
-        *_headline(results),
-        *_slices(results),
-        "## Limits",
-        _list(results.limitations),
-        "## Provenance",
-        _list(
-            [
-                f"run {results.run.id}, {results.run.created}, {results.run.tool}",
-                f"plan {results.run.plan}, seed {results.run.seed}",
-                *(f"{name} {value}" for name, value in sorted(results.target.items())),
-            ]
-        ),
+        f"# {say.TITLES[results.run.scenario]}",
+        _list(f"{name}: {value}" for name, value in header_facts(results)),
+        f"## {outcome.label}",
+        safe(outcome.sentence),
+        *([_list(outcome.reasons)] if outcome.reasons else []),
     ]
-    return "\n\n".join(parts) + "\n"
+    if results.epsilon is not None and not say.refused(results):
+        value, what = say.epsilon(results.epsilon)
+        parts.append(safe(f"{value} ({what})."))
+    for section in sections(results, about):
+        parts += [f"## {section.title}", *_blocks(section.blocks)]
+    return "\n\n".join(part for part in parts if part) + "\n"
 
 
 def safe(text: str) -> str:
@@ -66,43 +61,63 @@ def safe(text: str) -> str:
     return re.sub(r"([\\`*_\[\]|])", r"\\\1", html.escape(flat, quote=False))
 
 
-def _attacks(results: Results) -> str:
-    header = ["", "attack", "n", "AUC", *(f"TPR @ {percent_rate(fpr)} FPR" for fpr in
-                                            shown_rates(results))]  # fmt: skip
-    lines = [
-        ["►" if row.chosen else "", label(row), row.n, row.auc, *row.tprs] for row in rows(results)
-    ]
-    return _table(header, lines)
+def _blocks(blocks: Sequence[Block]) -> list[str]:
+    found: list[str] = []
+    for block in blocks:
+        if isinstance(block, Audience):
+            found += [f"### {block.title}", *_blocks(block.blocks)]
+        else:
+            found.append(_block(block))
+    return found
 
 
-def _headline(results: Results) -> list[str]:
-    found = results.headline
-    if found is None:
-        return []
-    return [
-        "## How the finding was made",
-        f"Attack and threshold were chosen on other records than they were judged on, fold by "
-        f"fold (chosen: {safe(', '.join(found.chosen))}). At a false-positive rate of "
-        f"{percent_rate(found.fpr)} on those other records, the judged members were flagged at "
-        f"{rate(found.tpr)} and the judged non-members at {rate(found.realised_fpr)}.",
-    ]
+def _block(block: Block) -> str:
+    """A block as text; empty for what Markdown has no place for."""
+    if isinstance(block, Text):
+        return f"**{safe(block.text)}**" if block.strong else safe(block.text)
+    if isinstance(block, Bullets):
+        return "\n".join(
+            f"- {safe(item)}" if isinstance(item, str) else f"- **{safe(item[0])}** {safe(item[1])}"
+            for item in block.items
+        )
+    if isinstance(block, Pairs):
+        return _list(f"{name}: {value}" for name, value in block.pairs)
+    if isinstance(block, Grid):
+        return _table(block.header, block.lines)
+    if isinstance(block, Code):
+        return _code(block)
+    if isinstance(block, Checks):
+        header = ("", "check", "measured", "must hold", "what it means", "what to do")
+        return _table(header, map(_check, block.checks))
+    if isinstance(block, Example):
+        return safe("".join(map(_part, block.parts)))
+    return ""
 
 
-def _slices(results: Results) -> list[str]:
-    if not results.slices:
-        return []
-    lines = [
-        [
-            part.by, part.value, part.attack, f"{part.n[0]} + {part.n[1]}",
-            "–" if part.auc is None else number(part.auc),
-            "–" if not (at := part.tpr_at_fpr) or at[0].tpr is None else rate(at[0].tpr),
-            "–" if part.p_holm is None else f"{part.p_holm:.3g}",
-            part.note or "",
-        ]
-        for part in results.slices
-    ]  # fmt: skip
-    header = ["by", "value", "attack", "n", "AUC", "TPR", "p (Holm)", ""]
-    return ["## Groups", _table(header, lines)]
+def _check(check: Check) -> tuple[str, ...]:
+    return (
+        say.STATUS[check.status],
+        check.title,
+        say.measured(check),
+        check.limit,
+        check.detail,
+        check.fix or "",
+    )
+
+
+def _part(part: RenderedPart) -> str:
+    if part.text is None:
+        return f" ⟨content, {part.n_tokens} tokens{', scored' if part.scored else ''}⟩ "
+    return part.text.replace("\n", "↵")
+
+
+def _code(block: Code) -> str:
+    """Typed text between fences that nothing in it can close."""
+    text = visible(block.text, lines=True)
+    longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
+    fence = "`" * max(3, longest + 1)
+    fenced = f"{fence}\n{text}\n{fence}"
+    return f"{safe(block.name)}:\n\n{fenced}" if block.name else fenced
 
 
 def _table(header: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
@@ -113,8 +128,3 @@ def _table(header: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
 
 def _list(items: Iterable[str]) -> str:
     return "\n".join(f"- {safe(item)}" for item in items)
-
-
-def _confidence(results: Results) -> str:
-    levels = {f"{100 * attack.auc.confidence:g} %" for attack in results.attacks if attack.auc}
-    return " / ".join(sorted(levels)) or "nothing: there are no estimates"

@@ -7,6 +7,7 @@
     signals/          what was measured, a file a signal
     data/dropped.csv  records left out, by id, and why
     report.md         the same for people
+    report.html       the same with figures, and the records by score: one file that asks for nothing
     manifest.sha256   a hash of every file
 
 Log-probabilities of single tokens are kept only where the user asks for it: with them and the
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
 _NOT_KEPT = ("argmax", "rank")
 _MANIFEST = "manifest.sha256"
 LOCK = ".lock"
-_CORE = ("run.json", "config.yaml", "results.json", "records.parquet", "report.md")
+_CORE = ("run.json", "config.yaml", "results.json", "records.parquet", "report.md", "report.html")
 
 
 class RunFolder:

@@ -1,0 +1,48 @@
+"""`unseen report`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from cyclopts import Parameter
+
+from unseen.cli.output import say
+
+
+def report(
+    run: Path,
+    *,
+    format_: Annotated[
+        Literal["html", "md", "json", "modelcard"] | None, Parameter(name="--format")
+    ] = None,
+    out: Path | None = None,
+    reveal: Annotated[bool, Parameter(negative=())] = False,
+) -> int:
+    """Render the report of a run again, from its folder alone.
+
+    Without --out, html is written to report.html of the run folder; every other format is printed.
+
+    Args:
+        run: the run folder.
+        format_: html, md, json, or modelcard (a section for a model card, with its model-index);
+            default: what the ending of --out says, or html.
+        out: the file to write.
+        reveal: show the records' text, where the run kept it. Needs --out.
+    """
+    from unseen.api import renew_report, report_run
+    from unseen.runs.folder import writing
+
+    endings = {".html": "html", ".md": "md", ".json": "json"}
+    chosen = format_ or (endings.get(out.suffix, "html") if out is not None else "html")
+    if out is None and chosen == "html":
+        print(renew_report(run, reveal=reveal))
+        return 0
+    text = report_run(run, chosen, reveal=reveal)
+    if out is None:
+        print(text, end="")
+        return 0
+    with writing(out):
+        out.write_text(text, encoding="utf-8")
+    say(f"report   {out}")
+    return 0

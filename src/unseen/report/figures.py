@@ -1,0 +1,298 @@
+"""Figures as inline SVG: no font, no script and no address from elsewhere, the same bytes each time."""
+
+from __future__ import annotations
+
+import io
+import re
+import warnings
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from unseen.report import language as say
+from unseen.report.sections import label_of, subject
+from unseen.report.summary import percent_rate
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from unseen.runs.results import AttackResult, Results
+    from unseen.types import FloatArray
+
+    Drawn = list[tuple[AttackResult, tuple[str, Any]]]
+
+# Okabe and Ito: told apart with every kind of colour vision; each with a dash pattern of its own,
+# for print in black.
+_STYLES: tuple[tuple[str, Any], ...] = (
+    ("#0072B2", "-"),
+    ("#D55E00", (0, (6, 2))),
+    ("#009E73", (0, (4, 1.5, 1, 1.5))),
+    ("#CC79A7", (0, (1.5, 1.2))),
+)
+_BLIND, _CONTROL = ("#6b6b6b", (0, (8, 3))), ("#6b6b6b", (0, (1, 2)))
+_MEMBER, _NONMEMBER = "#0072B2", "#D55E00"
+_INK, _FAINT = "#1f2328", "#c9ced4"
+_FONTS = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
+_MOST_POINTS = 120
+_BINS = 40
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A figure and what it shows in words.
+
+    Attributes:
+        svg: the markup, with ids that no other figure has.
+        words: for whoever does not see it.
+    """
+
+    svg: str
+    words: str
+
+
+def roc(results: Results) -> Drawing | None:
+    """ROC curves on logarithmic axes, with the rates that these non-members cannot resolve.
+
+    The chosen attack, the best others, and the baselines that must stay at chance (Carlini et al.
+    2022, arXiv:2112.03570, section III: low false-positive rates are what matters, and only
+    logarithmic axes show them).
+    """
+    drawn = _drawn(results)
+    if not drawn:
+        return None
+    with _settings():
+        svg = _svg(_roc_figure(drawn), "roc")
+    return Drawing(svg, say.roc_in_words(row for row, _ in drawn))
+
+
+def _roc_figure(drawn: Drawn) -> Figure:
+    n = _independent(drawn)
+    low = 10.0 ** np.floor(np.log10(0.5 / n))
+    figure, axes = _canvas()
+    _zones(axes, n, low)
+    grid = np.geomspace(low, 1, 60)
+    axes.plot(grid, grid, color=_INK, linewidth=0.8, linestyle=(0, (1, 3)), label="chance")
+    for row, (colour, dashes) in drawn:
+        fpr, tpr = _thinned(row, low)
+        strong = row.kind == "attack" and colour == _STYLES[0][0]
+        axes.step(
+            fpr, tpr, where="post", color=colour, linestyle=dashes,
+            linewidth=2.2 if strong else 1.5, label=_brief(label_of(row), 30),
+        )  # fmt: skip
+    axes.set(xscale="log", yscale="log", xlim=(low, 1), ylim=(low, 1.15))
+    axes.set_xlabel("non-members flagged (false-positive rate)")
+    axes.set_ylabel("members flagged (true-positive rate)")
+    _percent_ticks(axes)
+    _legend(axes)
+    return figure
+
+
+def histogram(
+    results: Results, attack: AttackResult, members: FloatArray, nonmembers: FloatArray
+) -> Drawing | None:
+    """Scores of both sides by one attack, and where the threshold lies.
+
+    Args:
+        results: of the run; its finding says at which rate the threshold is.
+        attack: the attack.
+        members: (m,) scores.
+        nonmembers: (n,) scores.
+    """
+    if not len(members) or not len(nonmembers):
+        return None
+    with _settings():
+        figure = _histogram_figure(attack.name, members, nonmembers, _threshold(results, attack))
+        svg = _svg(figure, "histogram")
+    words = say.histogram_in_words(attack.name, _quartiles(members), _quartiles(nonmembers))
+    return Drawing(svg, words)
+
+
+def _histogram_figure(
+    attack: str, members: FloatArray, nonmembers: FloatArray, at: tuple[float, float] | None
+) -> Figure:
+    both = np.concatenate([members, nonmembers])
+    low, high = np.quantile(both, [0.002, 0.998])
+    if not high > low:
+        low, high = low - 0.5, high + 0.5
+    edges = np.linspace(low, high, _BINS + 1)
+    figure, axes = _canvas()
+    for values, colour, dashes, name in (
+        (nonmembers, _NONMEMBER, (0, (4, 2)), f"non-members (n = {len(nonmembers):,})"),
+        (members, _MEMBER, "-", f"members (n = {len(members):,})"),
+    ):
+        # What lies beyond is counted in the outermost bar, so that one outlier hides nothing.
+        counts, _ = np.histogram(np.clip(values, low, high), edges)
+        axes.stairs(counts / len(values), edges, fill=True, color=colour, alpha=0.18, linewidth=0)
+        axes.stairs(counts / len(values), edges, color=colour, linestyle=dashes, linewidth=1.8,
+                    label=name)  # fmt: skip
+    if at is not None and low <= at[1] <= high:
+        axes.axvline(at[1], color=_INK, linewidth=1.2, linestyle=(0, (5, 2)),
+                     label=f"threshold at {percent_rate(at[0])} FPR")  # fmt: skip
+    axes.set_xlim(low, high)
+    axes.set_ylim(bottom=0)
+    axes.set_xlabel(f"score of {_brief(attack)} (higher = more likely a member)")
+    axes.set_ylabel("share of the side's records")
+    axes.yaxis.set_major_formatter(lambda value, _: f"{100 * value:g}%")
+    _legend(axes)
+    return figure
+
+
+def _drawn(results: Results) -> Drawn:
+    """Rows that get a curve: too many curves show nothing."""
+    able = [row for row in results.attacks if row.roc is not None and row.auc is not None]
+    attacks = sorted((row for row in able if row.kind == "attack"), key=_auc, reverse=True)
+    first = subject(results)
+    attacks.sort(key=lambda row: first is None or row.name != first.name)
+    drawn = list(zip(attacks, _STYLES, strict=False))
+    blind = max((row for row in able if row.kind == "blind"), key=_auc, default=None)
+    if blind is not None:
+        drawn.append((blind, _BLIND))
+    controls = [row for row in results.control if row.roc is not None and row.auc is not None]
+    names = [row.name for row, _ in drawn]
+    control = max(controls, key=lambda row: (row.name in names, _auc(row)), default=None)
+    if control is not None:
+        drawn.append((control, _CONTROL))
+    return drawn
+
+
+def _auc(row: AttackResult) -> float:
+    return -1.0 if row.auc is None else row.auc.value
+
+
+def _independent(drawn: Drawn) -> float:
+    """Non-members that resolve rates: fewer than were scored where they come in clusters."""
+    counts = [
+        at.expected_false_positives / at.fpr for row, _ in drawn for at in row.tpr_at_fpr
+    ] or [float(row.n[1]) for row, _ in drawn]
+    return max(*counts, 2.0)
+
+
+def _zones(axes: Axes, n: float, low: float) -> None:
+    """Rates with less than one, and with less than ten, expected false positives."""
+    one, ten = min(1 / n, 1.0), min(10 / n, 1.0)
+    axes.axvspan(low, one, color="#d9dde2", linewidth=0)
+    axes.axvspan(one, ten, color="#eff1f4", linewidth=0)
+    for left, right, text in ((low, one, "not resolved"), (one, ten, "indicative")):
+        if right / left > 1.4:
+            axes.text(
+                np.sqrt(left * right), 0.04, text, ha="center", va="bottom", fontsize=8.5,
+                rotation="vertical", color="#57606a", transform=axes.get_xaxis_transform(),
+            )  # fmt: skip
+
+
+def _thinned(row: AttackResult, low: float) -> tuple[FloatArray, FloatArray]:
+    """Points of a curve that can be told apart on logarithmic axes."""
+    assert row.roc is not None  # noqa: S101 (rows without a curve are not drawn)
+    fpr = np.maximum(np.array(row.roc.fpr, dtype=np.float64), low)
+    tpr = np.array(row.roc.tpr, dtype=np.float64)
+    # Of points at one rate the last is the highest; the first of a rate would draw nothing.
+    last = np.append(np.diff(fpr) > 0, True)
+    fpr, tpr = fpr[last], tpr[last]
+    if len(fpr) > _MOST_POINTS:
+        wanted = np.geomspace(fpr[0], 1, _MOST_POINTS)
+        keep = np.unique(np.searchsorted(fpr, wanted, side="right") - 1)
+        fpr, tpr = fpr[keep], tpr[keep]
+    return fpr, np.maximum(tpr, low)
+
+
+def _threshold(results: Results, attack: AttackResult) -> tuple[float, float] | None:
+    """Rate and threshold: that of the finding, or else the largest rate that has one."""
+    found = say.headline(results)
+    having = {at.fpr: at.threshold for at in attack.tpr_at_fpr if at.threshold is not None}
+    if not having:
+        return None
+    fpr = found.fpr if found is not None and found.fpr in having else max(having)
+    return fpr, having[fpr]
+
+
+def _quartiles(values: FloatArray) -> tuple[float, float, float]:
+    low, median, high = np.quantile(values, [0.25, 0.5, 0.75]).tolist()
+    return low, median, high
+
+
+def _percent_ticks(axes: Axes) -> None:
+    from matplotlib.ticker import NullFormatter
+
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_formatter(lambda value, _: f"{100 * value:g}%")
+        axis.set_minor_formatter(NullFormatter())
+
+
+def _brief(name: str, most: int = 34) -> str:
+    return name if len(name) <= most else f"{name[: most - 1]}…"
+
+
+@contextmanager
+def _settings() -> Iterator[None]:
+    """Matplotlib as it comes, whatever the user has changed, and then as we want it."""
+    import matplotlib as mpl
+
+    with mpl.rc_context():
+        mpl.rcdefaults()
+        mpl.rcParams.update(
+            {
+                "svg.fonttype": "none",
+                "svg.hashsalt": "unseen",
+                "font.family": "DejaVu Sans",  # comes with matplotlib: it is the same everywhere
+                "font.size": 10,
+                "text.color": _INK,
+                "text.parse_math": False,  # names are names, also with a dollar sign
+                "axes.edgecolor": "#57606a",
+                "axes.labelcolor": _INK,
+                "xtick.color": _INK,
+                "ytick.color": _INK,
+            }
+        )
+        yield
+
+
+def _canvas() -> tuple[Figure, Axes]:
+    """An empty figure; nothing of pyplot, whose state others may use."""
+    from matplotlib.figure import Figure as NewFigure
+
+    # Fixed margins, so that figures side by side have their axes on one line.
+    figure = NewFigure(figsize=(5.6, 4.9))
+    figure.subplots_adjust(left=0.125, right=0.985, bottom=0.315, top=0.985)
+    axes = figure.add_subplot()
+    axes.grid(visible=True, color=_FAINT, linewidth=0.6)
+    axes.set_axisbelow(True)
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
+    return figure, axes
+
+
+def _legend(axes: Axes) -> None:
+    axes.legend(
+        loc="upper left", bbox_to_anchor=(-0.02, -0.185), ncols=2, frameon=False, fontsize=9,
+        borderaxespad=0, handlelength=3.4, columnspacing=1.6,
+    )  # fmt: skip
+
+
+def _svg(figure: Figure, name: str) -> str:
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
+
+    out = io.StringIO()
+    nothing: dict[str, Any] = dict.fromkeys(("Creator", "Date", "Format", "Type"))
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph .* missing")  # the reader's fonts have it
+        FigureCanvasSVG(figure).print_figure(out, format="svg", metadata=nothing, facecolor="none")
+    return _inline(out.getvalue(), name)
+
+
+def _inline(svg: str, name: str) -> str:
+    """An SVG file as a part of a page: ids are its own, its style reaches nothing else."""
+    svg = svg[svg.index("<svg") :]
+    svg = re.sub(r"<metadata>.*?</metadata>\s*|<!--.*?-->\s*", "", svg, flags=re.DOTALL)
+    svg = re.sub(r"<style[^>]*>.*?</style>", "", svg, flags=re.DOTALL)
+    svg = re.sub(r'\bid="([^"]+)"', rf'id="{name}-\1"', svg)
+    svg = re.sub(r'href="#([^"]+)"', rf'href="#{name}-\1"', svg)
+    svg = re.sub(r"url\(#([^)]+)\)", rf"url(#{name}-\1)", svg)
+    svg = svg.replace("'DejaVu Sans'", _FONTS.replace("'", "&#39;"))
+    svg = re.sub(r'(<svg[^>]*?) width="[^"]*"', r"\1", svg, count=1)
+    svg = re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", svg, count=1)
+    return re.sub(r"<svg ", '<svg aria-hidden="true" focusable="false" class="plot" ', svg, count=1)

@@ -1,0 +1,480 @@
+"""What a report says in words: one catalogue, so that every rendering says the same.
+
+Nothing here is a number of its own: sentences are chosen by a result, and quote it.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from unseen.report.summary import number, percent, percent_rate, rate
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from unseen.runs.results import AttackResult, Check, Epsilon, Headline, Results, SharedFeature
+
+Tone = Literal["found", "clear", "refused", "none"]
+
+TITLES = {
+    "finetune": "Membership audit of a fine-tuned model",
+    "scores": "Membership scores",
+    "canary": "Canary audit of a model",
+}
+
+STATUS = {"pass": "passed", "warn": "warning", "fail": "failed", "skip": "not checked"}
+
+VERDICTS = {
+    "valid": "The numbers mean membership, as far as these checks can tell.",
+    "caution": "The numbers may mean membership: read the reasons first.",
+    "invalid": "The numbers do not mean membership, so no finding is reported.",
+}
+
+NO_CHECKS = (
+    "No checks are recorded in this run. Compare the blind rows, which never saw the model, and "
+    "the control rows: both must stay at chance, or the numbers measure how the files differ."
+)
+
+WITHHELD = (
+    "These numbers measure something, but not membership. They are listed so that the fault can be "
+    "found, and are no finding."
+)
+
+TABLE_OF_ATTACKS = (
+    "Higher scores mean more likely a member, for every attack. Blind rows never saw the model, and "
+    "control rows ask the reference model: both must stay at chance."
+)
+
+POPULATION_FPR = (
+    "The population FPR of a record is the share of all non-members that score at least as high. "
+    "It is a property of the non-members as a whole, not the probability that this record was no "
+    "member (arXiv:2605.25819)."
+)
+
+REDACTED = (
+    "Records are named by their ids alone; their text is in no file of the run. records.parquet has "
+    "every record with the scores of every attack."
+)
+
+KEPT = (
+    "Records are named by their ids. The run was asked to keep their text (--reveal): "
+    "records.parquet has it, beside the scores of every attack, so keep the folder as safe as the "
+    "records."
+)
+
+RANKING_WITHHELD = (
+    "Which records are exposed cannot be said: the scores rank records by something other than "
+    "membership."
+)
+
+NO_RANKING = "No attack has scored a record."
+
+NO_GROUPS = "No column was named to report by: --slice-by COLUMN, for example a source or a year."
+
+GROUPS = (
+    "Each group against all other records; p-values are two-sided and corrected for the number of "
+    "groups (Holm). Groups that are too small are counted, not estimated."
+)
+
+NO_TELEMETRY = (
+    "There is no telemetry. The audit asked the models named here, and nobody else; where a model or "
+    "a data set was named by its hub name, the hub was asked for it."
+)
+
+NO_CONFORMITY = (
+    "These are the places where public catalogues speak of what was tested. No conformity with any "
+    "of them is claimed or shown."
+)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The first thing that a reader sees.
+
+    Attributes:
+        tone: what kind of outcome it is.
+        label: the same in a word or three.
+        sentence: the finding, or why there is none. Never a number alone.
+        reasons: what to read before the sentence is believed.
+    """
+
+    tone: Tone
+    label: str
+    sentence: str
+    reasons: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Advice:
+    """Something that can be changed, and where it is shown to help."""
+
+    lead: str
+    text: str
+    paper: str
+
+
+def refused(results: Results) -> bool:
+    """Whether the evidence is invalid, so that nothing may be called a finding."""
+    return results.validity is not None and results.validity.verdict == "invalid"
+
+
+def headline(results: Results) -> Headline | None:
+    """The finding, where there is one that may be shown."""
+    return None if refused(results) else results.headline
+
+
+def outcome(results: Results) -> Outcome:
+    """The title of the report: a finding, or a refusal, in a sentence."""
+    validity = results.validity
+    reasons = () if validity is None else validity.reasons
+    if refused(results):
+        return Outcome("refused", "Refused: the evidence is invalid", VERDICTS["invalid"], reasons)
+    found = headline(results)
+    if found is None:
+        why = sentence(results.headline_note or "this data allows none")
+        return Outcome("none", "No finding", why, reasons)
+    caution = ", with caution" if validity is not None and validity.verdict == "caution" else ""
+    if found.found:
+        return Outcome("found", f"Leakage found{caution}", found.sentence, reasons)
+    return Outcome("clear", f"No leakage found{caution}", found.sentence, reasons)
+
+
+def sentence(text: str) -> str:
+    """Text that begins and ends like a sentence.
+
+    >>> sentence("too few records")
+    'Too few records.'
+    """
+    text = text.strip()
+    # Names of attacks and options begin sentences too, and stay as they are typed.
+    if re.match(r"[a-z]+(?:[ ,:]|$)", text):
+        text = text[:1].upper() + text[1:]
+    return text if text.endswith((".", "!", "?")) else f"{text}."
+
+
+def epsilon(found: Epsilon) -> tuple[str, str]:
+    """A bound on epsilon, or a number that is none: the value, and what it means."""
+    how = (
+        f"at {100 * found.confidence:g} % confidence, δ = {found.delta:g}; {found.method}, "
+        f"{found.correct} of {found.guesses} guesses right"
+    )
+    if found.kind == "bound":
+        return f"ε ≥ {found.lower:.2f}", f"lower bound {how}"
+    return f"{found.lower:.2f}", f"indicative, not a bound: {how}"
+
+
+def measured(check: Check) -> str:
+    """What a check measured, with its interval; empty where it measured no number."""
+    if check.value is None:
+        return ""
+    value = f"{check.value:.3g}"
+    return value if check.ci is None else f"{value} [{check.ci[0]:.3g}, {check.ci[1]:.3g}]"
+
+
+def verdict_word(results: Results) -> str:
+    """The verdict in a word."""
+    return "not assessed" if results.validity is None else results.validity.verdict
+
+
+def tally(checks: Iterable[Check]) -> str:
+    """How the checks went, counted.
+
+    >>> tally([])
+    'no checks recorded'
+    """
+    statuses = [check.status for check in checks]
+    counted = [f"{statuses.count(s)} {word}" for s, word in STATUS.items() if s in statuses]
+    return " · ".join(counted) or "no checks recorded"
+
+
+def how_found(results: Results) -> str | None:
+    """How the finding was made; None where there is none."""
+    found = headline(results)
+    if found is None:
+        return None
+    return (
+        f"Attack and threshold were chosen on other records than they were judged on, fold by fold "
+        f"(chosen: {', '.join(found.chosen)}). At a threshold set for a false-positive rate of "
+        f"{percent_rate(found.fpr)} on those other records, the judged members were flagged at "
+        f"{rate(found.tpr)} and the judged non-members at {rate(found.realised_fpr)}. Rows of the "
+        "table are over all records, with thresholds found on those same records: picking the best "
+        "of them afterwards would flatter the attack."
+    )
+
+
+# --- which records ------------------------------------------------------------------------------
+
+_FEATURES = {
+    "length": "scored tokens",
+    "repetition": "repetition within the record",
+    "copies": "records with the same text",
+    "rare_words": "rare words",
+}
+
+
+def top_of(results: Results, n_members: int | None = None) -> str | None:
+    """How far the highest-ranking members stand out; None where it was not measured."""
+    exposed = results.exposed
+    if exposed is None or refused(results):
+        return None
+    of = "" if n_members is None else f" of {n_members}"
+    return (
+        f"{exposed.n_above_all}{of} members score above every non-member "
+        f"(attack: {exposed.attack})."
+    )
+
+
+def shared(feature: SharedFeature) -> tuple[str, str, str, str, str]:
+    """A row: what the most exposed members have more or less of."""
+    return (
+        _FEATURES.get(feature.name, feature.name),
+        f"{feature.exposed:.3g}",
+        f"{feature.others:.3g}",
+        f"{feature.auc:.2f}",
+        p_value(feature.p_holm),
+    )
+
+
+SHARED_HEADER = ("feature", "most exposed (median)", "other members (median)", "AUC", "p (Holm)")
+
+
+def p_value(p: float | None) -> str:
+    """A p-value, with as many digits as mean something.
+
+    >>> p_value(0.0002), p_value(0.04), p_value(None)
+    ('< 0.001', '0.040', '–')
+    """
+    if p is None:
+        return "–"
+    return "< 0.001" if p < 0.001 else f"{p:.3f}"
+
+
+# --- what it means ------------------------------------------------------------------------------
+
+COMPARE = "unseen compare RUN_BEFORE RUN_AFTER"
+
+
+def for_engineers(results: Results) -> tuple[str, tuple[Advice, ...]]:
+    """What to change, and how to see whether it helped."""
+    if refused(results):
+        return (
+            "First mend the evidence: what to do stands beside each failed check. Until then, no "
+            "change of the model can be judged by these numbers.",
+            (),
+        )
+    found = headline(results)
+    if found is None or not found.found:
+        return (
+            "Nothing here calls for a change. Audit again after each change of data, model or "
+            "training: the result holds for this model alone.",
+            (),
+        )
+    repeated = results.data.repeated[0] if results.data is not None else 0
+    here = (
+        f"{repeated} judged members occur more than once."
+        if repeated
+        else "No judged member occurs more than once here; near-duplicates may."
+    )
+    advice = (
+        Advice(
+            "Remove duplicates.",
+            f"A record that is seen more often is remembered more. {here}",
+            "Kandpal et al. 2022, arXiv:2202.06539",
+        ),
+        Advice(
+            "Train for fewer epochs.",
+            "Stop when the loss on held-out records no longer falls: what is learned after that mostly "
+            "tells training records from others.",
+            "Yeom et al. 2018, arXiv:1709.01604",
+        ),
+        Advice(
+            "Change less of the model.",
+            "Lower the learning rate or the rank of the adapter, or train an adapter instead of all "
+            "weights.",
+            "Mireshghallah et al. 2022, arXiv:2205.12506",
+        ),
+        Advice(
+            "Train with differential privacy.",
+            "DP-SGD is the one change that bounds every attack, also those that nobody has thought "
+            "of yet; it costs utility.",
+            "Abadi et al. 2016, arXiv:1607.00133",
+        ),
+        _restriction(results.access),
+    )
+    return "In order of effort; make one change at a time and measure its effect:", advice
+
+
+def _restriction(access: str) -> Advice:
+    gives = f"these attacks had {access} access" if access else "these attacks used scores"
+    return Advice(
+        "Give away less.",
+        f"An interface without log-probabilities takes attacks of this kind away ({gives}), but the "
+        "model still knows the records: attacks that see answers alone remain.",
+        "Choquette-Choo et al. 2021, arXiv:2007.14321",
+    )
+
+
+_CONTEXTS = {
+    "unknown": "The release context was not stated (--release-context). Who can ask the model, and "
+    "for what, decides who the attacker can be.",
+    "internal": "The model is used internally: the attacker is somebody who can already ask it.",
+    "public-api": "The model is offered to the public: the attacker can be anybody.",
+    "open-weights": "The weights are given away: the attacker can be anybody, has every access, and "
+    "the release cannot be taken back.",
+}
+
+
+def for_privacy_officers(results: Results) -> tuple[str, ...]:
+    """What an attacker learns, who that is, and what was not tested."""
+    found = headline(results)
+    model = results.threat_model
+    lines = []
+    if refused(results):
+        lines.append(
+            "This run is no evidence, neither that the model leaks nor that it does not. It should "
+            "not be filed as a test result."
+        )
+    elif found is None:
+        lines.append("This run decides nothing: the data allows no finding, in either direction.")
+    elif found.found:
+        lines.append(
+            "Somebody who holds a record and asks the model about it can often tell whether the "
+            f"record was in the training data: of the training records, {percent(found.tpr.value)} "
+            f"are recognised ({_interval(found)}), while {percent(found.realised_fpr.value)} of "
+            "other records are wrongly accused. That somebody's record was in the data can itself "
+            "be personal information."
+        )
+    else:
+        lines.append(
+            "With these attacks, somebody who holds a record cannot reliably tell whether it was in "
+            f"the training data: {percent(found.tpr.value)} of the training records are flagged "
+            f"({_interval(found)}), and {percent(found.realised_fpr.value)} of other records. This "
+            "does not show that no attack can."
+        )
+    if model is not None:
+        lines.append(_CONTEXTS[model.release_context])
+        if model.release_context == "open-weights" and model.access != "weights":
+            lines.append(
+                f"Attackers of open weights can do more than was tested here ({model.access} access)."
+            )
+    return tuple(lines)
+
+
+def _interval(found: Headline) -> str:
+    low, high = (percent(end) for end in found.tpr.ci)
+    return f"{100 * found.tpr.confidence:g} % interval {low} to {high}"
+
+
+def for_researchers(results: Results, config: dict[str, object]) -> tuple[str, ...]:
+    """The protocol, in full sentences."""
+    lines = []
+    if results.data is not None:
+        members, nonmembers = results.data.members, results.data.nonmembers
+        aside = results.data.set_aside
+        lines.append(
+            f"{members.n_judged} of {members.n_read} members and {nonmembers.n_judged} of "
+            f"{nonmembers.n_read} non-members were judged; {aside[0]} + {aside[1]} were set aside "
+            "for attacks that need known records, and are not judged."
+        )
+    folds = config.get("folds")
+    if folds:
+        lines.append(
+            f"Seed {results.run.seed}; {folds} stratified folds; {config.get('bootstrap')} bootstrap "
+            "draws; attacks that learn are cross-fitted, so that no record is scored by a model "
+            "that has seen it."
+        )
+    else:
+        lines.append(f"Seed {results.run.seed}.")
+    rows = [*results.attacks, *results.control]
+    methods = {a.auc.method for a in rows if a.auc}
+    methods |= {at.tpr.method for a in rows for at in a.tpr_at_fpr if at.tpr}
+    if methods:
+        levels = sorted({f"{100 * a.auc.confidence:g} %" for a in rows if a.auc})
+        lines.append(
+            f"Estimators of the table: {'; '.join(sorted(methods))}. Intervals cover "
+            f"{' / '.join(levels)}, each by itself: they are not corrected for the number of attacks."
+        )
+    found = headline(results)
+    if found is not None:
+        lines.append(
+            f"Estimator of the finding: {found.tpr.method}; {found.tpr.n[0]} members and "
+            f"{found.realised_fpr.n[1]} non-members entered."
+        )
+    return tuple(lines)
+
+
+# --- literature ---------------------------------------------------------------------------------
+
+_PAPER = re.compile(r"(?P<who>.*?)\s*(?P<year>\d{4})\b.*?arXiv:(?P<arxiv>\d{4}\.\d{4,5})")
+
+_PAPER_TITLES = {
+    "1709.01604": "Privacy Risk in Machine Learning: Analyzing the Connection to Overfitting",
+    "2012.07805": "Extracting Training Data from Large Language Models",
+    "2203.03929": "Quantifying Privacy Risks of Masked Language Models Using Membership Inference "
+    "Attacks",
+    "2310.16789": "Detecting Pretraining Data from Large Language Models",
+    "2404.02936": "Min-K%++: Improved Baseline for Detecting Pre-Training Data from Large Language "
+    "Models",
+    "2406.15968": "ReCaLL: Membership Inference via Relative Conditional Log-Likelihoods",
+    "2406.17975": "SoK: Membership Inference Attacks on LLMs are Rushing Nowhere (and How to Fix It)",
+    "2409.03363": "Con-ReCall: Detecting Pre-training Data in LLMs via Contrastive Decoding",
+    "2512.16292": "In-Context Probing for Membership Inference in Fine-Tuned Language Models",
+}
+
+
+def bibtex(attacks: Iterable[AttackResult]) -> str:
+    """An entry for each paper of these attacks; papers without an arXiv number are left out."""
+    entries: dict[str, str] = {}
+    for paper in dict.fromkeys(attack.paper for attack in attacks):
+        match = _PAPER.search(paper)
+        if match is None or match["arxiv"] in entries:
+            continue
+        first = match["who"].removesuffix("et al.").strip(" ,") or "Unknown"
+        others = " and others" if "et al." in match["who"] else ""
+        title = _PAPER_TITLES.get(match["arxiv"], f"arXiv:{match['arxiv']}")
+        key = re.sub(r"\W", "", first.lower()) + match["year"] + match["arxiv"].replace(".", "")
+        fields = {
+            "title": "{" + title.replace("%", r"\%") + "}",
+            "author": _braced(first) + others,
+            "year": match["year"],
+            "eprint": match["arxiv"],
+            "archivePrefix": "arXiv",
+            "url": f"https://arxiv.org/abs/{match['arxiv']}",
+        }
+        lines = ",\n".join(f"  {name} = {{{value}}}" for name, value in fields.items())
+        entries[match["arxiv"]] = f"@misc{{{key},\n{lines}\n}}"
+    return "\n\n".join(entries[arxiv] for arxiv in sorted(entries))
+
+
+def _braced(name: str) -> str:
+    """A name that BibTeX takes as one, whatever is in it."""
+    return "{" + re.sub(r"[{}\\]", "", name) + "}" if re.search(r"\W", name) else name
+
+
+# --- figures in words ---------------------------------------------------------------------------
+
+
+def roc_in_words(rows: Iterable[AttackResult]) -> str:
+    """The ROC figure for whoever does not see it."""
+    parts = [
+        f"{attack.name}, {attack.kind}: AUC {number(attack.auc)}"
+        for attack in rows
+        if attack.auc is not None
+    ]
+    return (
+        "ROC curves, both axes logarithmic: share of members flagged against share of non-members "
+        f"flagged. {'; '.join(parts)}. Chance is the diagonal."
+    )
+
+
+def histogram_in_words(attack: str, members: tuple[float, float, float],
+                       nonmembers: tuple[float, float, float]) -> str:  # fmt: skip
+    """The histogram for whoever does not see it; quartiles of both sides."""
+    sides = (("members", members), ("non-members", nonmembers))
+    text = "; ".join(
+        f"{name}: median {median:.3g}, middle half from {low:.3g} to {high:.3g}"
+        for name, (low, median, high) in sides
+    )
+    return f"Histogram of the scores of {attack}. {text}."

@@ -1,0 +1,452 @@
+"""A report as sections of blocks: what Markdown and HTML both show, each in its own way."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from unseen.report import language as say
+from unseen.report.summary import (
+    facts,
+    footnotes,
+    number,
+    percent_rate,
+    rate,
+    rows,
+    shown_rates,
+)
+
+if TYPE_CHECKING:
+    from unseen.report.summary import Row
+    from unseen.runs.results import AttackResult, Check, Number, RenderedPart, Results
+
+
+@dataclass(frozen=True)
+class Text:
+    """A paragraph."""
+
+    text: str
+    strong: bool = False
+
+
+@dataclass(frozen=True)
+class Bullets:
+    """A list; an item may begin with words that lead."""
+
+    items: tuple[str | tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Names and values."""
+
+    pairs: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A table of text; `numeric` are the columns that are set to the right."""
+
+    header: tuple[str, ...]
+    lines: tuple[tuple[str, ...], ...]
+    numeric: frozenset[int] = frozenset()
+    intervals: tuple[Number | None, ...] = ()
+    kinds: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Code:
+    """Text that is typed, or read by a program."""
+
+    text: str
+    name: str = ""
+    folded: bool = False
+
+
+@dataclass(frozen=True)
+class Checks:
+    """What was checked."""
+
+    checks: tuple[Check, ...]
+
+
+@dataclass(frozen=True)
+class Example:
+    """The first record as the model reads it."""
+
+    parts: tuple[RenderedPart, ...]
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A place for a figure, where a rendering has one."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Audience:
+    """Blocks for one kind of reader."""
+
+    title: str
+    blocks: tuple[Block, ...]
+
+
+Block = Text | Bullets | Pairs | Grid | Code | Checks | Example | Figure | Audience
+
+
+@dataclass(frozen=True)
+class Section:
+    """A part of the report, with a name that links can use."""
+
+    id: str
+    title: str
+    blocks: tuple[Block, ...]
+
+
+def sections(results: Results, about: Mapping[str, Any] | None = None) -> tuple[Section, ...]:
+    """Every section of a report but its title.
+
+    Args:
+        results: of the run.
+        about: run.json, or None where there is no run folder.
+    """
+    about = about or {}
+    return (
+        Section("evidence", "Is the evidence valid?", _evidence(results)),
+        Section("attacks", "How well do the attacks work?", _attacks(results)),
+        Section("records", "Which records are exposed?", _records(results, about)),
+        Section("groups", "Which groups?", _groups(results)),
+        Section("meaning", "What does it mean?", _meaning(results, about)),
+        Section("cost", "Cost and coverage", _cost(results, about)),
+        Section("provenance", "Provenance", _provenance(results, about)),
+        Section("limits", "Limits", _limits(results)),
+    )
+
+
+def subject(results: Results) -> AttackResult | None:
+    """The attack that records are ranked by: that of the finding, or else the best."""
+    name = results.exposed.attack if results.exposed is not None else None
+    if name is None and (found := say.headline(results)) is not None:
+        name = found.chosen[0]
+    able = [row for row in results.attacks if row.kind == "attack" and 0 not in row.n]
+    for row in able:
+        if row.name == name:
+            return row
+    return max(able, key=lambda row: -1.0 if row.auc is None else row.auc.value, default=None)
+
+
+def _evidence(results: Results) -> tuple[Block, ...]:
+    blocks: list[Block] = []
+    if results.validity is not None:
+        verdict = results.validity
+        blocks.append(Text(f"{verdict.verdict.capitalize()}. {say.VERDICTS[verdict.verdict]}"))
+    blocks.append(Checks(results.checks) if results.checks else Text(say.NO_CHECKS))
+    if results.data is not None and results.data.telling_words:
+        words = ", ".join(results.data.telling_words)
+        blocks.append(Text(f"Words of many records that tell the two files apart: {words}."))
+    return tuple(blocks)
+
+
+def _attacks(results: Results) -> tuple[Block, ...]:
+    blocks: list[Block] = []
+    if say.refused(results):
+        blocks.append(Text(say.WITHHELD, strong=True))
+    counts = {row.n for row in (*results.attacks, *results.control)}
+    n = f" Every row is over {min(counts)[0]} members and {min(counts)[1]} non-members." if len(
+        counts) == 1 else ""  # fmt: skip
+    blocks.append(Text(f"{say.TABLE_OF_ATTACKS} Intervals cover {_confidence(results)}.{n}"))
+    blocks += [Figure("roc"), Figure("histogram")]
+    blocks.append(_table_of_attacks(results))
+    notes = footnotes(results)
+    if notes:
+        blocks.append(Bullets(tuple(notes)))
+    made = say.how_found(results)
+    if made is not None:
+        blocks.append(Audience("How the finding was made", (Text(made),)))
+    return tuple(blocks)
+
+
+def _table_of_attacks(results: Results) -> Grid:
+    shown = rows(results)
+    by_name = {("control", row.name): row.auc for row in results.control}
+    by_name |= {(row.kind, row.name): row.auc for row in results.attacks}
+    rates = shown_rates(results)
+    marked = not say.refused(results)
+    same = len({row.n for row in shown if row.n}) < 2  # then it stands above the table
+    return Grid(
+        ("", "attack", *([] if same else ["n"]), "AUC",
+         *(f"TPR @ {percent_rate(fpr)} FPR" for fpr in rates)),
+        tuple(
+            ("►" if row.chosen and marked else "", _name(row), *([] if same else [row.n]),
+             row.auc, *row.tprs)
+            for row in shown
+        ),
+        numeric=frozenset(range(2, 3 + (not same) + len(rates))),
+        intervals=tuple(by_name.get((row.kind, row.name)) for row in shown),
+        kinds=tuple(row.kind for row in shown),
+    )  # fmt: skip
+
+
+def _name(row: Row) -> str:
+    """A row's name, as short as columns ask for; the words above the table say the rest."""
+    with_kind = row.kind in ("blind", "control") and row.name != row.kind
+    return f"{row.kind}: {row.name}" if with_kind else row.name
+
+
+def _records(results: Results, about: Mapping[str, Any]) -> tuple[Block, ...]:
+    if say.refused(results):
+        return (Text(say.RANKING_WITHHELD),)
+    if subject(results) is None:
+        return (Text(say.NO_RANKING),)
+    n = results.data.members.n_judged if results.data is not None else None
+    blocks: list[Block] = []
+    top = say.top_of(results, n)
+    if top is not None:
+        blocks.append(Text(top, strong=True))
+    named = say.KEPT if _config(about).get("reveal") else say.REDACTED
+    blocks.append(Text(f"{named} {say.POPULATION_FPR}"))
+    blocks.append(Figure("records"))
+    exposed = results.exposed
+    if exposed is not None and exposed.features:
+        compared = (
+            f"The {exposed.n_compared} most exposed members against the other members; AUC is the "
+            "chance that an exposed member has more of the feature than another member has."
+        )
+        grid = Grid(
+            say.SHARED_HEADER,
+            tuple(say.shared(feature) for feature in exposed.features),
+            numeric=frozenset(range(1, 5)),
+        )
+        blocks.append(Audience("What the most exposed members share", (Text(compared), grid)))
+    return tuple(blocks)
+
+
+def _groups(results: Results) -> tuple[Block, ...]:
+    if say.refused(results):
+        return (Text(say.RANKING_WITHHELD),)
+    if not results.slices:
+        return (Text(say.NO_GROUPS),)
+    fprs = {at.fpr for part in results.slices for at in part.tpr_at_fpr}
+    title = f"TPR @ {percent_rate(min(fprs))} FPR" if len(fprs) == 1 else "TPR"
+    lines = [
+        (
+            part.by,
+            part.value,
+            f"{part.n[0]} + {part.n[1]}",
+            "–" if part.auc is None else number(part.auc),
+            "–" if not (at := part.tpr_at_fpr) or at[0].tpr is None else rate(at[0].tpr),
+            say.p_value(part.p_holm),
+            part.note or "",
+        )
+        for part in results.slices
+    ]
+    header: tuple[str, ...] = ("by", "group", "n", "AUC", title, "p (Holm)", "note")
+    if not any(line[-1] for line in lines):
+        header, lines = header[:-1], [line[:-1] for line in lines]  # type: ignore[misc]
+    grid = Grid(
+        header,
+        tuple(lines),
+        numeric=frozenset({2, 3, 4, 5}),
+        intervals=tuple(part.auc for part in results.slices),
+    )
+    return (Text(f"Attack: {results.slices[0].attack}. {say.GROUPS}"), grid)
+
+
+# --- what it means ------------------------------------------------------------------------------
+
+
+def _meaning(results: Results, about: Mapping[str, Any]) -> tuple[Block, ...]:
+    blocks: list[Block] = []
+    if results.epsilon is not None and not say.refused(results):
+        value, what = say.epsilon(results.epsilon)
+        blocks.append(Text(f"{value} ({what})."))
+    lead, advice = say.for_engineers(results)
+    engineer: list[Block] = [Text(lead)]
+    if advice:
+        engineer.append(Bullets(tuple((one.lead, f"{one.text} ({one.paper})") for one in advice)))
+        engineer.append(Code(say.COMPARE, "shows the effect of a change on the same records"))
+    researcher: list[Block] = [Text(line) for line in say.for_researchers(results, _config(about))]
+    entries = say.bibtex((*results.attacks, *results.control))
+    if entries:
+        researcher.append(Code(entries, "BibTeX of the attacks", folded=True))
+    return (
+        *blocks,
+        Audience("For the engineer", tuple(engineer)),
+        Audience("For the privacy officer", _privacy(results)),
+        Audience("For the researcher", tuple(researcher)),
+    )
+
+
+def _privacy(results: Results) -> tuple[Block, ...]:
+    blocks: list[Block] = [Text(line) for line in say.for_privacy_officers(results)]
+    model = results.threat_model
+    pairs: list[tuple[str, str]] = []
+    if model is not None:
+        pairs += [
+            ("attacker's access", model.access),
+            ("attacker knows", "; ".join(model.knows) or "nothing else"),
+            ("release context", model.release_context),
+        ]
+    elif results.access:
+        pairs.append(("attacker's access", results.access))
+    pairs.append(("in scope", "membership inference against the records named above"))
+    if results.out_of_scope:
+        pairs.append(("out of scope", "; ".join(results.out_of_scope)))
+    blocks.append(Pairs(tuple(pairs)))
+    if model is not None and model.taxonomy:
+        blocks.append(Pairs(tuple(model.taxonomy.items())))
+        blocks.append(Text(say.NO_CONFORMITY))
+    return tuple(blocks)
+
+
+# --- cost, provenance, limits -------------------------------------------------------------------
+
+
+def _cost(results: Results, about: Mapping[str, Any]) -> tuple[Block, ...]:
+    pairs: list[tuple[str, str]] = []
+    for role, n in sorted(results.requests.items(), reverse=True):
+        pairs.append((f"distinct requests to the {role}", f"{n:,}"))
+    attempts = [one for one in about.get("attempts", ()) if isinstance(one, Mapping)]
+    tokens = _summed(attempts, "tokens_read")
+    pairs += [(f"tokens read by the {role}", f"{n:,}") for role, n in tokens]
+    if attempts:
+        pairs.append(("attempts", str(len(attempts))))
+    data = results.data
+    if data is not None:
+        pairs.append(("scored tokens", f"{data.scored_tokens:,}"))
+        pairs.append(("cut to fit the context", f"{data.truncated} judged records"))
+        left = "; ".join(f"{n} {reason}" for reason, n in sorted(data.dropped.items()))
+        pairs.append(("dropped (data/dropped.csv)", left or "none"))
+        pairs.append(("set aside as known", f"{data.set_aside[0]} + {data.set_aside[1]}"))
+        pairs.append(
+            ("texts that occur more than once", f"{data.repeated[0]} + {data.repeated[1]}")
+        )
+    unscored = [
+        (label_of(attack), f"{n:,}", reason)
+        for attack in (*results.attacks, *results.control)
+        for reason, n in sorted(attack.unscored.items())
+    ]
+    blocks: list[Block] = [Pairs(tuple(pairs))] if pairs else []
+    if unscored:
+        grid = Grid(
+            ("attack", "records", "why they have no score"), tuple(unscored), frozenset({1})
+        )
+        blocks.append(Audience("Records without a score", (grid,)))
+    else:
+        blocks.append(Text("Every attack has scored every judged record."))
+    if results.skipped:
+        not_run = tuple((f"{name}:", why) for name, why in sorted(results.skipped.items()))
+        blocks.append(Audience("Attacks that were not run", (Bullets(not_run),)))
+    return tuple(blocks)
+
+
+def _summed(attempts: Sequence[Mapping[str, Any]], name: str) -> list[tuple[str, int]]:
+    """By role, over all attempts: what was paid for, not what the last attempt did."""
+    found: dict[str, int] = {}
+    for attempt in attempts:
+        for role, n in (attempt.get(name) or {}).items():
+            found[role] = found.get(role, 0) + int(n)
+    return sorted(found.items(), reverse=True)
+
+
+def _provenance(results: Results, about: Mapping[str, Any]) -> tuple[Block, ...]:
+    run = results.run
+    pairs: list[tuple[str, str]] = [
+        ("run", run.id),
+        ("created", run.created),
+        ("tool", run.tool),
+        ("schema of results.json", results.schema_version),
+        ("plan", run.plan),
+        ("seed", str(run.seed)),
+    ]
+    pairs += [(f"target, {name}", value) for name, value in sorted(results.target.items())]
+    pairs += [
+        (f"reference, {name}", value) for name, value in sorted((results.reference or {}).items())
+    ]
+    pairs += [
+        (f"fingerprint, {role}", str(digest))
+        for role, digest in sorted((about.get("fingerprints") or {}).items(), reverse=True)
+    ]
+    data = results.data
+    if data is not None:
+        pairs += [
+            (f"{data.members.path}, sha256", data.members.sha256),
+            (f"{data.nonmembers.path}, sha256", data.nonmembers.sha256),
+            ("template, sha256", data.template_sha256),
+            ("how non-members were held out", data.split_origin),
+        ]
+    pairs += _versions(about.get("provenance") or {})
+    blocks: list[Block] = [Pairs(tuple((name, value) for name, value in pairs if value))]
+    if data is not None and data.example:
+        blocks.append(Audience("The first record as the model reads it", (Example(data.example),)))
+    config = _config(about)
+    if config and run.id:
+        folder = str(config.get("run_dir") or f"{config.get('runs', 'runs')}/{run.id}")
+        where = shlex.quote(f"{folder}/config.yaml")
+        blocks.append(
+            Audience(
+                "Again",
+                (
+                    Code(f"unseen audit finetune --config {where}", "repeats the audit"),
+                    Code(f"unseen report {shlex.quote(folder)}", "renders this report again"),
+                    Code(_yaml(config), "config.yaml", folded=True),
+                ),
+            )
+        )
+    blocks.append(Text(say.NO_TELEMETRY))
+    return tuple(blocks)
+
+
+def _versions(provenance: Mapping[str, Any]) -> list[tuple[str, str]]:
+    packages = provenance.get("packages") or {}
+    named = [
+        (name, str(value))
+        for name, value in provenance.items()
+        if isinstance(value, str | int | float)
+    ]
+    listed = ", ".join(f"{name} {version}" for name, version in packages.items())
+    return [*named, *([("packages", listed)] if listed else [])]
+
+
+def _limits(results: Results) -> tuple[Block, ...]:
+    blocks: list[Block] = [Bullets(results.limitations)]
+    if results.out_of_scope:
+        blocks.append(Text(f"Not tested: {'; '.join(results.out_of_scope)}."))
+    return tuple(blocks)
+
+
+def label_of(attack: AttackResult) -> str:
+    """The attack's name, with what kind of baseline it is."""
+    return attack.name if attack.kind == "attack" else f"{attack.kind}: {attack.name}"
+
+
+def header_facts(results: Results) -> list[tuple[str, str]]:
+    """Who was asked, about what: names and values, unnamed lines joined to the one above."""
+    lines: list[tuple[str, str]] = []
+    for name, value in facts(results):
+        if name or not lines:
+            lines.append((name, value))
+        else:
+            above, so_far = lines[-1]
+            lines[-1] = (above, f"{so_far} · {value}")
+    return lines
+
+
+def _config(about: Mapping[str, Any]) -> dict[str, Any]:
+    config = about.get("config")
+    return dict(config) if isinstance(config, Mapping) else {}
+
+
+def _yaml(config: Mapping[str, Any]) -> str:
+    given = {name: value for name, value in config.items() if value is not None}
+    return yaml.safe_dump(given, sort_keys=False, allow_unicode=True).rstrip()
+
+
+def _confidence(results: Results) -> str:
+    levels = {f"{100 * attack.auc.confidence:g} %" for attack in results.attacks if attack.auc}
+    return " / ".join(sorted(levels)) or "nothing: there are no estimates"
