@@ -25,9 +25,12 @@ _WHERE: dict[str, str] = {
     "Turn": "unseen.types",
     "UnseenError": "unseen.errors",
     "audit_finetune": "unseen.api",
+    "compare_runs": "unseen.api",
     "evaluate": "unseen.api",
+    "gate_run": "unseen.api",
     "run_demo": "unseen.api",
     "score_run": "unseen.api",
+    "verify_run": "unseen.api",
 }
 
 __all__ = ["__version__", *_WHERE]  # noqa: PLE0604 (a list of names, all the same)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
     from unseen.data.records import Records
     from unseen.runs.collect import Progress
+    from unseen.runs.compare import Comparison
+    from unseen.runs.gate import GateResult
+    from unseen.runs.verify import Verification
     from unseen.targets.access import LogprobTarget
 
 
@@ -52,6 +55,25 @@ class Audit:
         table: pd.DataFrame = RunFolder(self.folder).read_table("records.parquet").to_pandas()
         return table
 
+    def gate(
+        self, limits: Mapping[str, float] | Sequence[str] = (), *, confidence: float | None = None
+    ) -> GateResult:
+        """Holds the audit against limits, as `gate_run` does; `raise_for_status` stops a script.
+
+        Raises:
+            UnseenError: where a limit is wrong.
+        """
+        return gate_run(self.folder, limits, confidence=confidence)
+
+    def compare(self, earlier: str | Path | Audit, *, force: bool = False) -> Compared:
+        """What changed since an earlier run on the same records: this one minus that one.
+
+        Raises:
+            UnseenError: where that is no finished run, or the two are not alike.
+        """
+        before = earlier.folder if isinstance(earlier, Audit) else earlier
+        return compare_runs(before, self.folder, force=force)
+
     def report(self, path: str | Path) -> Path:
         """Writes the report, by the file's ending: .md or .json.
 
@@ -71,6 +93,86 @@ class Audit:
         with writing(path):
             path.write_text(renderings[path.suffix](), encoding="utf-8")
         return path
+
+
+@dataclass(frozen=True)
+class Compared:
+    """Two or more runs, compared.
+
+    Attributes:
+        comparison: what differs between them, and every difference with its interval.
+    """
+
+    comparison: Comparison
+
+    def report(self, path: str | Path) -> Path:
+        """Writes the comparison, by the file's ending: .md or .json.
+
+        Raises:
+            ConfigError: for another ending.
+            StoreError: where it cannot be written.
+        """
+        from unseen.report.comparison import render
+
+        return _written(
+            Path(path),
+            {
+                ".md": lambda: render(self.comparison),
+                ".json": lambda: self.comparison.model_dump_json(indent=1) + "\n",
+            },
+        )
+
+
+def compare_runs(*runs: str | Path, force: bool = False) -> Compared:
+    """Compares every later run with the first, record by record.
+
+    Args:
+        runs: two or more run folders of the same records.
+        force: compare runs that are not alike, on the ids that they share.
+
+    Raises:
+        UnseenError: where a folder holds no finished run, or the runs are not alike.
+    """
+    from unseen.runs.compare import compare
+
+    return Compared(compare([Path(run) for run in runs], force=force))
+
+
+def gate_run(
+    run: str | Path,
+    limits: Mapping[str, float] | Sequence[str] = (),
+    *,
+    confidence: float | None = None,
+) -> GateResult:
+    """Holds a finished run against limits: pass, fail, or inconclusive.
+
+    Args:
+        run: the run folder.
+        limits: {"tpr@fpr=0.01": 0.05, "auc@loss": 0.6}, or "METRIC=VALUE" strings; none means the
+            gate that the audit was configured with.
+        confidence: of the intervals; None means that of the run.
+
+    Raises:
+        UnseenError: where the folder holds no finished run, or a limit is wrong.
+    """
+    from unseen.runs.gate import gate
+
+    given = (limits,) if isinstance(limits, str) else limits
+    return gate(Path(run), given, confidence=confidence)
+
+
+def verify_run(run: str | Path) -> Verification:
+    """Looks whether a run folder is whole, readable and as the run left it.
+
+    Args:
+        run: the run folder.
+
+    Raises:
+        ConfigError: where the folder holds no run.
+    """
+    from unseen.runs.verify import verify
+
+    return verify(Path(run))
 
 
 def audit_finetune(
@@ -208,3 +310,15 @@ def run_demo(
 
 def _report(folder: RunFolder, results: Results) -> None:
     folder.write_text("report.md", markdown.render(results))
+
+
+def _written(path: Path, renderings: Mapping[str, Callable[[], str]]) -> Path:
+    """Writes what belongs to the file's ending."""
+    if path.suffix not in renderings:
+        raise ConfigError(
+            f"no report of kind {path.suffix or path.name!r}",
+            fix=f"name it {' or '.join(renderings)}",
+        )
+    with writing(path):
+        path.write_text(renderings[path.suffix](), encoding="utf-8")
+    return path

@@ -12,6 +12,7 @@
     ├── TargetError             the model failed while it was being asked
     │   └── OutOfMemoryError    a batch did not fit; the engine retries with smaller ones
     ├── PreflightError          the model's numbers are not what they should be; nothing was measured
+    ├── GateError               a limit is not known to be kept (Python only: the command has exit codes)
     ├── StoreError              measurements or results cannot be written or read
     └── UnscorableError         one record has no score, and why; counted, never shown as a failure
 
@@ -154,6 +155,21 @@ class PreflightError(UnseenError):
     """The model's numbers are not what they should be, so none of them would mean anything."""
 
     code = "preflight"
+
+
+class GateError(UnseenError):
+    """A limit on leakage is exceeded, or is not known to be kept.
+
+    Args:
+        problem: every limit that is not passed, and why.
+        outcome: "fail" or "inconclusive".
+    """
+
+    code = "gate"
+
+    def __init__(self, problem: str, outcome: str) -> None:
+        super().__init__(problem)
+        self.outcome = outcome
 
 
 class StoreError(UnseenError):

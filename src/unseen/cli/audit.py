@@ -7,6 +7,7 @@ from typing import Annotated
 from cyclopts import App, Parameter
 
 from unseen.cli.codes import of_results
+from unseen.cli.gate import announce
 from unseen.cli.output import out, progress, say
 from unseen.runs.config import FinetuneAudit
 
@@ -39,4 +40,6 @@ def finetune(
     else:
         show(result.results, out())
     say(f"run      {result.folder}")
+    if config.gate:
+        return announce(result.gate(config.gate), quiet=json_)
     return of_results(result.results)

@@ -49,6 +49,13 @@ app.command(
 )
 app.command("unseen.cli.score:score", name="score", help="Score a run again, without its model.")
 app.command(
+    "unseen.cli.compare:compare", name="compare", help="Does one run leak less than another?"
+)
+app.command("unseen.cli.gate:gate", name="gate", help="Hold a run against limits, for builds.")
+app.command(
+    "unseen.cli.verify:verify", name="verify", help="Is a run folder whole, and as it was left?"
+)
+app.command(
     "unseen.cli.evaluate:evaluate", name="evaluate", help="Statistics for scores made elsewhere."
 )
 app.command("unseen.cli.listing:app", name="ls", help="List what there is: attacks.")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -124,6 +124,11 @@ class FinetuneAudit(StatisticsChoices):
     release_context: Literal["unknown", "internal", "public-api", "open-weights"] = Field(
         "unknown", description="who will get the model: for the report"
     )
+    gate: tuple[str, ...] = Field(
+        (),
+        description="limits that the audit is held against, METRIC=VALUE: auc=0.6, "
+        "tpr@fpr=0.01=0.05, advantage=0.1, headline=0.1 (in YAML and Python also a mapping)",
+    )
     control: Literal["shared", "all", "none"] = Field(
         "shared",
         description="attacks repeated on the reference as control: those that cost nothing more, "
@@ -158,6 +163,26 @@ class FinetuneAudit(StatisticsChoices):
             msg = "expected a name that a file can have: it is too long, or has a NUL in it"
             raise ValueError(msg)
         return place
+
+    @field_validator("gate", mode="before")
+    @classmethod
+    def _limits(cls, value: Any) -> Any:
+        if isinstance(value, Mapping):
+            value = tuple(f"{name}={limit}" for name, limit in value.items())
+        elif isinstance(value, str):
+            value = tuple(split_list(value))
+        return value
+
+    @field_validator("gate")
+    @classmethod
+    def _limits_that_can_be_read(cls, gate: tuple[str, ...]) -> tuple[str, ...]:
+        from unseen.runs.gate import parse
+
+        try:
+            parse(gate)
+        except ConfigError as error:
+            raise ValueError(error.problem.removeprefix("the gate is wrong: ")) from error
+        return gate
 
     @field_validator("column")
     @classmethod

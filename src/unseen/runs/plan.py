@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 _NOT_OF_THE_PLAN = {
     "run_dir", "runs", "cache_dir", "cache", "offline", "batch_tokens", "threads", "reveal", "keep_tokens",
     "members", "nonmembers", "data", "model", "adapter", "base_model", "reference",
+    "gate",
 }  # fmt: skip
 
 _OF_A_MODEL = ("adapter", "base_model", "revision", "tokenizer")

@@ -1,0 +1,205 @@
+"""Is a run folder whole, readable and as the run left it?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from unseen.errors import StoreError, UnseenError
+from unseen.runs.folder import RunFolder
+from unseen.runs.judge import Scored, Subjects
+from unseen.runs.results import SCHEMA_VERSION, Part, Results
+
+NEEDED = ("run.json", "config.yaml", "results.json", "records.parquet", "report.md")
+"""Files that a finished run has, beside its manifest."""
+
+_AGAIN = "run the audit again: answers that are still in the cache are not asked for again"
+
+
+class Item(Part):
+    """One thing that was looked at."""
+
+    what: str
+    ok: bool
+    detail: str
+    fix: str | None = None
+
+
+class Verification(Part):
+    """What a run folder is found to be.
+
+    The hashes find accidents and careless edits. They are no signature: whoever rewrites a file can
+    rewrite its hash.
+    """
+
+    folder: str
+    items: tuple[Item, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing is wrong."""
+        return all(item.ok for item in self.items)
+
+
+@dataclass(frozen=True)
+class FinishedRun:
+    """A run that ended, and that nobody has changed since.
+
+    Attributes:
+        folder: where it is.
+        about: run.json.
+        results: results.json.
+        subjects: the judged records.
+        scored: the scores that they were given.
+    """
+
+    folder: RunFolder
+    about: dict[str, Any]
+    results: Results
+    subjects: Subjects
+    scored: Scored
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """The choices of the run, as they were written down."""
+        kept = self.about.get("config")
+        return kept if isinstance(kept, dict) else {}
+
+
+def finished(path: Path) -> FinishedRun:
+    """Opens a run to read numbers from it.
+
+    Raises:
+        ConfigError: where there is no run.
+        StoreError: where the run is unfinished, changed, damaged or of another version.
+    """
+    folder = RunFolder.existing(path)
+    about = folder.read_json("run.json")
+    _ended(folder, about)
+    faults = _altered(folder)
+    if faults:
+        raise StoreError(
+            f"{path} is not as the run left it: {'; '.join(faults)}",
+            fix=f"unseen verify {path} lists every file; {_AGAIN}",
+        )
+    results = folder.read_results()
+    subjects, scored = _records(folder)
+    return FinishedRun(folder, about, results, subjects, scored)
+
+
+def verify(path: Path) -> Verification:
+    """Looks at everything, and says of each whether it is as it should be.
+
+    Raises:
+        ConfigError: where there is no run.
+    """
+    folder = RunFolder.existing(path)
+    items: list[Item] = []
+    about = _tried(items, "run.json", lambda: folder.read_json("run.json"), _header)
+    if about is not None:
+        _tried(items, "status", lambda: _ended(folder, about), lambda _: "complete")
+    missing = [name for name in NEEDED if not (path / name).is_file()]
+    items += [Item(what=name, ok=False, detail="is missing", fix=_AGAIN) for name in missing]
+    items += _files(folder, missing)
+    results = None
+    if "results.json" not in missing:
+        results = _tried(items, "results.json", folder.read_results, _schema)
+    if "records.parquet" not in missing:
+        read = _tried(items, "records.parquet", lambda: _records(folder), _count)
+        if read is not None and results is not None:
+            _agree(items, results, read[0])
+    return Verification(folder=str(path), items=tuple(items))
+
+
+def _files(folder: RunFolder, missing: list[str]) -> list[Item]:
+    """Every file against its hash; those that are known to be missing are not said twice."""
+    try:
+        faults = _altered(folder)
+    except StoreError as error:
+        return [Item(what="manifest.sha256", ok=False, detail=error.problem, fix=error.fix)]
+    parts = (fault.rsplit(" ", 2) for fault in faults)
+    items = [
+        Item(what=name, ok=False, detail=f"{verb} {what}", fix=_AGAIN)
+        for name, verb, what in parts
+        if name not in missing
+    ]
+    if not faults:
+        n = len((folder.path / "manifest.sha256").read_text(encoding="utf-8").splitlines())
+        detail = f"{n} files are as the run left them (SHA-256)"
+        items.append(Item(what="manifest.sha256", ok=True, detail=detail))
+    return items
+
+
+def _tried(
+    items: list[Item], what: str, read: Callable[[], Any], say: Callable[[Any], str]
+) -> Any | None:
+    """Adds what reading gives, or the fault; None for the latter."""
+    try:
+        found = read()
+    except UnseenError as error:
+        items.append(Item(what=what, ok=False, detail=error.problem, fix=error.fix))
+        return None
+    items.append(Item(what=what, ok=True, detail=say(found)))
+    return found
+
+
+def _ended(folder: RunFolder, about: dict[str, Any]) -> None:
+    version = str(about.get("schema_version", ""))
+    if version.partition(".")[0] != SCHEMA_VERSION.partition(".")[0]:
+        raise StoreError(
+            f"{folder.path / 'run.json'} has schema {version or 'of no version'}, this version of "
+            f"unseen reads {SCHEMA_VERSION}",
+            fix="pip install --upgrade unseen",
+        )
+    if about.get("status") != "complete":
+        raise StoreError(
+            f"{folder.path} is not finished",
+            fix="run the command that began it again: it continues",
+        )
+
+
+def _altered(folder: RunFolder) -> list[str]:
+    try:
+        return folder.altered()
+    except OSError as error:  # a file that is there and cannot be read
+        raise StoreError(f"cannot read {error.filename}: {error.strerror}") from error
+
+
+def _records(folder: RunFolder) -> tuple[Subjects, Scored]:
+    try:
+        return Subjects.from_table(folder.read_table("records.parquet"))
+    except (TypeError, ValueError) as error:
+        raise StoreError(
+            f"{folder.path / 'records.parquet'} is damaged: a column holds other values than a run "
+            "writes",
+            fix=_AGAIN,
+        ) from error
+
+
+def _agree(items: list[Item], results: Results, subjects: Subjects) -> None:
+    """Whether the table of records is that of the results."""
+    if results.data is None:
+        return
+    said = (results.data.members.n_judged, results.data.nonmembers.n_judged)
+    found = (int(subjects.member.sum()), int((~subjects.member).sum()))
+    if said != found:
+        detail = (
+            f"holds {found[0]} members and {found[1]} non-members, results.json speaks of "
+            f"{said[0]} and {said[1]}"
+        )
+        items.append(Item(what="records.parquet", ok=False, detail=detail, fix=_AGAIN))
+
+
+def _header(about: dict[str, Any]) -> str:
+    return f"{about.get('tool', 'unseen')}, schema {about.get('schema_version', 'unknown')}"
+
+
+def _schema(results: Results) -> str:
+    return f"schema {results.schema_version}, {len(results.attacks)} attacks and baselines"
+
+
+def _count(read: tuple[Subjects, Scored]) -> str:
+    subjects, _ = read
+    return f"{len(subjects.ids)} records, {int(subjects.member.sum())} of them members"
