@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from unseen.errors import ConfigError, need
-from unseen.report import markdown
+from unseen.errors import ConfigError, UnknownNameError, need
+from unseen.report import html, markdown, modelcard
 from unseen.runs.audit import audit
 from unseen.runs.config import FinetuneAudit, configure
 from unseen.runs.folder import RunFolder, writing
@@ -20,10 +21,13 @@ if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import ArrayLike
 
+    from unseen.data.canaries import CanaryKey
     from unseen.data.records import Records
+    from unseen.runs.canary import CanaryAudit, MadeCanaries
     from unseen.runs.collect import Progress
     from unseen.runs.compare import Comparison
     from unseen.runs.gate import GateResult
+    from unseen.runs.results import Epsilon
     from unseen.runs.verify import Verification
     from unseen.targets.access import LogprobTarget
 
@@ -75,24 +79,20 @@ class Audit:
         return compare_runs(before, self.folder, force=force)
 
     def report(self, path: str | Path) -> Path:
-        """Writes the report, by the file's ending: .md or .json.
+        """Writes the report, by the file's ending: .html, .md or .json.
 
         Raises:
             ConfigError: for another ending.
             StoreError: where it cannot be written.
         """
-        path = Path(path)
-        renderings = {
-            ".md": lambda: markdown.render(self.results),
-            ".json": lambda: self.results.model_dump_json(indent=1),
-        }
-        if path.suffix not in renderings:
-            raise ConfigError(
-                f"no report of kind {path.suffix or path.name!r}", fix="name it .md or .json"
-            )
-        with writing(path):
-            path.write_text(renderings[path.suffix](), encoding="utf-8")
-        return path
+        folder = RunFolder(self.folder)
+        return _written(
+            Path(path),
+            {
+                ending: partial(_rendered, folder, self.results, format_)
+                for ending, format_ in _ENDINGS.items()
+            },
+        )
 
 
 @dataclass(frozen=True)
@@ -175,6 +175,56 @@ def verify_run(run: str | Path) -> Verification:
     return verify(Path(run))
 
 
+def report_run(run: str | Path, format: str = "html", *, reveal: bool = False) -> str:  # noqa: A002
+    """Renders the report of a finished run from its folder alone.
+
+    Args:
+        run: the run folder.
+        format: html, md, json or modelcard.
+        reveal: show the records' text, where the run kept it; html alone has a place for it.
+
+    Raises:
+        ConfigError: where there is no run, no such format, or no text to show.
+        StoreError: where the run is unfinished, changed, damaged or of another version.
+    """
+    from unseen.runs.verify import finished
+
+    if format not in _FORMATS:
+        raise UnknownNameError("format", format, _FORMATS)
+    done = finished(Path(run))
+    return _rendered(done.folder, done.results, format, reveal=reveal)
+
+
+def renew_report(run: str | Path, *, reveal: bool = False) -> Path:
+    """Writes report.html and report.md of a finished run again.
+
+    Args:
+        run: the run folder.
+        reveal: refused, for a report with text stands nowhere unasked.
+
+    Returns:
+        report.html of the run folder.
+
+    Raises:
+        ConfigError: where there is no run, or text is to be shown.
+        StoreError: where the run is unfinished, changed, damaged or of another version.
+    """
+    from unseen.runs.verify import finished
+
+    if reveal:
+        raise ConfigError(
+            "a report with the records' text is not written into the run folder",
+            fix=f"unseen report {run} --reveal --out FILE.html",
+        )
+    folder = RunFolder.existing(Path(run))
+    with folder.locked():
+        done = finished(folder.path)
+        folder.unsealed()
+        _report(folder, done.results)
+        folder.write_manifest()
+    return folder.path / "report.html"
+
+
 def audit_finetune(
     target: str | Path | LogprobTarget | None = None,
     data: Records | None = None,
@@ -252,6 +302,32 @@ def evaluate(
     return evaluate_scores(by_name, labels, clusters=clusters, **choices)
 
 
+def check_data(
+    data: Records | None = None,
+    *,
+    config: FinetuneAudit | None = None,
+    note: Any = None,
+    **choices: Any,
+) -> Results:
+    """Can membership be measured with these records? No model is asked.
+
+    Args:
+        data: records of both sides; or give `members` and `nonmembers` files.
+        config: all choices at once, instead of `choices`.
+        note: called with sentences that the user should know.
+        **choices: fields of `FinetuneAudit`.
+
+    Returns:
+        Baselines that need no model, checks and their verdict; no attacks, no headline.
+
+    Raises:
+        UsageError: where something is wrong with the records.
+    """
+    from unseen.runs.data_check import check_data as checked
+
+    return checked(config or configure(**choices), records=data, note=note)
+
+
 @dataclass(frozen=True)
 class Demo:
     """The two audits of the demonstration.
@@ -308,8 +384,147 @@ def run_demo(
     return Demo(found, control, command)
 
 
+def canary_make(
+    out: str | Path,
+    n: int = 1000,
+    *,
+    seed: int | None = None,
+    kind: str = "random-words",
+    like: str | Path | None = None,
+    format: str = "auto",  # noqa: A002
+    column: Mapping[str, str] | Sequence[str] = (),
+) -> MadeCanaries:
+    """Makes canaries before a training: random records, and a fair coin for each.
+
+    Args:
+        out: folder for key.json (all canaries, with their coins) and canaries.jsonl (those that are
+            to be trained on, once each). An existing key is never overwritten.
+        n: how many, 20 to 30,000.
+        seed: makes the same ones again, for whoever knows it; None: the operating system's coins.
+        kind: random-words, random-digits, random-characters or invented-people.
+        like: a file of training records, whose form and columns the canaries take.
+        format: their record form where there is no such file.
+        column: role -> column, or "role=column" each.
+
+    Raises:
+        UnseenError: where an argument or `like` is wrong, or a key is there already.
+    """
+    from unseen.runs import canary
+
+    columns = dict(column) if isinstance(column, Mapping) else configure(column=column).columns
+    return canary.make(Path(out), n, seed=seed, kind=kind, like=like, format=format, column=columns)
+
+
+def canary_audit(
+    target: str | Path | LogprobTarget | None = None,
+    key: str | Path | None = None,
+    *,
+    config: CanaryAudit | None = None,
+    progress: Progress | None = None,
+    note: Any = None,
+    **choices: Any,
+) -> Audit:
+    """What does the model give away about the canaries, and which epsilon does that rule out?
+
+    Args:
+        target: a model folder or name, or a target such as `HFTarget` or `FakeTarget`.
+        key: the key of the canaries.
+        config: all choices at once, instead of `choices`.
+        progress: called with what is being done, how much of it is done, and how much there is.
+        note: called with sentences that the user should know.
+        **choices: fields of `CanaryAudit`: those of `audit_finetune`, and delta, guesses.
+
+    Returns:
+        The audit; `results.epsilon` is the bound.
+
+    Raises:
+        UnseenError: with what is wrong and what to do.
+    """
+    from unseen.runs import canary
+
+    if key is not None:
+        choices["key"] = str(key)
+    if config is not None and choices:
+        raise ConfigError(f"got config and also {', '.join(choices)}", fix="give one of them")
+    if isinstance(target, str | Path):
+        choices["model"], target = str(target), None
+    config = config or canary.configure(**choices)
+    folder, results = canary.audit_canaries(
+        config, target=target, progress=progress, note=note, report=_report
+    )
+    return Audit(folder.path, results)
+
+
+def canary_bound(
+    scores: ArrayLike | Mapping[str, float],
+    included: CanaryKey | ArrayLike,
+    *,
+    fair_coins: bool = False,
+    delta: float = 1e-5,
+    confidence: float = 0.95,
+    guesses: int | None = None,
+    seed: int = 0,
+) -> Epsilon:
+    """A lower bound on epsilon from scores that were made elsewhere.
+
+    Without recorded coins (a key, or `fair_coins=True`) the result is `indicative`: no bound.
+
+    Args:
+        scores: (n,) higher = more likely included; or, with a key, canary id -> score.
+        included: the key (`unseen.read_key`), or (n,) true or 1 for included records.
+        fair_coins: without a key: an independent fair coin decided on each record.
+        delta: of the (epsilon, delta) that is bounded.
+        confidence: of the bound, for one attack that was chosen before its scores were seen.
+        guesses: records to guess, fixed in advance; None tries four numbers, and pays for them.
+        seed: breaks ties among scores.
+
+    Raises:
+        UsageError: where lengths differ, a score is not finite, a side is empty, or coins are not
+            fair.
+    """
+    from unseen.runs.canary import epsilon_of
+
+    return epsilon_of(
+        scores,
+        included,
+        fair_coins=fair_coins,
+        delta=delta,
+        confidence=confidence,
+        guesses=guesses,
+        seed=seed,
+    )
+
+
+def read_key(path: str | Path) -> CanaryKey:
+    """Reads the key of canaries, and checks that it is as it was written.
+
+    Raises:
+        DataError: where it is no key, or was changed.
+    """
+    from unseen.data import canaries
+
+    return canaries.read(path)
+
+
+_ENDINGS = {".html": "html", ".md": "md", ".json": "json"}
+_FORMATS = (*_ENDINGS.values(), "modelcard")
+
+
+def _rendered(folder: RunFolder, results: Results, format_: str, *, reveal: bool = False) -> str:
+    if format_ == "html":
+        return html.render(folder, results, reveal=reveal)
+    if reveal:
+        raise ConfigError(f"a report of format {format_} never shows text", fix="--format html")
+    if format_ == "md":
+        return markdown.render(results, folder.read_json("run.json"))
+    if format_ == "modelcard":
+        return modelcard.render(results)
+    return results.model_dump_json(indent=1) + "\n"
+
+
 def _report(folder: RunFolder, results: Results) -> None:
-    folder.write_text("report.md", markdown.render(results))
+    for name, format_ in (("report.md", "md"), ("report.html", "html")):
+        folder.write_text(name, _rendered(folder, results, format_))
 
 
 def _written(path: Path, renderings: Mapping[str, Callable[[], str]]) -> Path:

@@ -47,7 +47,11 @@ app.command(
     name="canary",
     help="Random records, trained on by coin: a lower bound on epsilon.",
 )
+app.command(
+    "unseen.cli.check:check", name="check", help="Can membership be measured with these records?"
+)
 app.command("unseen.cli.score:score", name="score", help="Score a run again, without its model.")
+app.command("unseen.cli.report:report", name="report", help="Render the report of a run again.")
 app.command(
     "unseen.cli.compare:compare", name="compare", help="Does one run leak less than another?"
 )

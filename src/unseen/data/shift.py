@@ -16,7 +16,9 @@ from unseen.signals.text import words
 from unseen.types import Record
 
 MIN_RECORDS = 10
-"""Records that a word must occur in before it is named."""
+MIN_SHARE = 0.15
+"""How many records, and which share of a side's, must hold a word before it is named: a name that
+runs through the records of one person must not be."""
 
 _LEVEL = 0.01  # of all words together
 
@@ -26,8 +28,9 @@ def telling_words(
 ) -> tuple[str, ...]:
     """Words that occur in a clearly larger share of one side's records.
 
-    For each word in at least `MIN_RECORDS` records, the shares of members and of non-members that
-    hold it are compared (two-proportion z-test), corrected for all words together (Bonferroni).
+    For each word in at least `MIN_RECORDS` records and `MIN_SHARE` of a side, the shares of members
+    and of non-members that hold it are compared (two-proportion z-test), corrected for all words
+    together (Bonferroni).
 
     Args:
         members: records of one side.
@@ -44,7 +47,9 @@ def telling_words(
     able = sorted(
         word
         for word in set(counted[0]) | set(counted[1])
-        if counted[0][word] + counted[1][word] >= MIN_RECORDS and any(map(str.isalnum, word))
+        if counted[0][word] + counted[1][word] >= MIN_RECORDS
+        and max(counter[word] / size for counter, size in zip(counted, n, strict=True)) >= MIN_SHARE
+        and any(map(str.isalnum, word))
     )
     if not able:
         return ()

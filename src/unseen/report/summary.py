@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from unseen.runs.rendered import in_a_line
 from unseen.runs.results import AttackResult, Number, Results, TprAtFpr
 
 INDICATIVE = "*"
@@ -47,6 +48,8 @@ def facts(results: Results) -> list[tuple[str, str]]:
             left_out.append(f"{data.truncated} cut to fit the context")
         if left_out:
             lines.append(("", "; ".join(left_out)))
+        if data.example:
+            lines.append(("example", in_a_line(data.example)))
     if results.access:
         lines.append(("access", f"{results.access}: {len(results.attacks)} attacks and baselines"))
     return lines

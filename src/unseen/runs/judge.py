@@ -93,7 +93,7 @@ class Subjects:
 
     @classmethod
     def from_records(
-        cls, records: Records, lengths: Mapping[str, int], *, reveal: bool
+        cls, records: Records, lengths: Mapping[str, int] | None, *, reveal: bool
     ) -> Subjects:
         """Ids, membership, clusters and groups of records; their text only to reveal it."""
         rows = records.records
@@ -112,7 +112,7 @@ class Subjects:
             clusters,
             groups,
             texts,
-            tuple(lengths[id_] for id_ in records.ids),
+            None if lengths is None else tuple(lengths[id_] for id_ in records.ids),
             features(rows, records.membership.member.tolist()),
         )
 

@@ -10,11 +10,12 @@ from unseen.runs.collect import Model
 from unseen.signals.base import REFERENCE, TARGET
 from unseen.targets.access import Access, LogprobTarget
 from unseen.targets.fake import FakeTarget
-from unseen.targets.files import no_base
+from unseen.targets.files import locate, no_base
 from unseen.targets.limited import LimitedTarget
 
 if TYPE_CHECKING:
     from unseen.runs.config import FinetuneAudit
+    from unseen.signals.base import Encoder
     from unseen.types import Record
 
 _FAKE = "fake/"
@@ -75,6 +76,37 @@ def open_models(config: FinetuneAudit, target: LogprobTarget | None = None) -> d
         if _alike(model) not in encoders:
             encoders[_alike(model)] = RecordEncoder(model.tokenizer, layout, limit=model.max_length)
     return {role: Model(model, encoders[_alike(model)]) for role, model in roles.items()}
+
+
+def open_encoder(config: FinetuneAudit) -> RecordEncoder | None:
+    """How records become token ids of `config.model`, without loading its weights.
+
+    Returns:
+        The encoder; None where no model and no tokenizer is named.
+
+    Raises:
+        ModelError: where the tokenizer cannot be loaded.
+        ConfigError: where the template does not fit.
+    """
+    name = config.model or config.tokenizer
+    if not name:
+        return None
+    if name.startswith(_FAKE):
+        fake = FakeTarget()
+        return RecordEncoder(fake.tokenizer, layout_of(config), limit=fake.max_length)
+    from unseen.targets.loading import open_tokenizer
+
+    source = locate(
+        name,
+        adapter=config.adapter,
+        base_model=config.base_model,
+        revision=config.revision,
+        cache_dir=config.cache_dir,
+    )
+    tokenizer, limit = open_tokenizer(
+        source, config.tokenizer, trust_remote_code=config.trust_remote_code
+    )
+    return RecordEncoder(tokenizer, layout_of(config), limit=limit)
 
 
 def _alike(model: LogprobTarget) -> tuple[int, int]:
@@ -138,13 +170,13 @@ def _set_threads(config: FinetuneAudit) -> None:
         need("torch", "hf").set_num_threads(config.threads)
 
 
-def measure_lengths(records: tuple[Record, ...], model: Model) -> tuple[dict[str, int], int]:
-    """Scored tokens of each record that can be scored, and how many records were cut."""
+def measure_lengths(records: tuple[Record, ...], encoder: Encoder) -> tuple[dict[str, int], int]:
+    """Scored tokens of each record, 0 where it cannot be scored, and how many records were cut."""
     lengths: dict[str, int] = {}
     truncated = 0
     for record in records:
         try:
-            encoded = model.encoder.encode(record)
+            encoded = encoder.encode(record)
         except UnscorableError:
             lengths[record.id] = 0
             continue

@@ -93,20 +93,9 @@ def check_inputs(
     faults: list[str] = []
     if target is None and not config.model:
         faults.append("no model is named: --model MODEL")
-    pair = config.members is not None or config.nonmembers is not None
     if target is not None and config.model:
         faults.append("the model is given twice: as an object and by its name")
-    if records is None:
-        if config.data is not None and pair:
-            faults.append("--data and --members/--nonmembers exclude each other")
-        elif config.data is not None and config.label_column is None:
-            faults.append("--data needs --label-column, which says who is a member")
-        elif config.data is None and config.members is None:
-            faults.append("no members are named: --members FILE")
-        if config.data is None and config.nonmembers is None:
-            faults.append("no non-members are named: --nonmembers FILE (same source, held out)")
-    elif pair or config.data is not None:
-        faults.append("records are given twice: as an object and as files")
+    faults += record_faults(config, records)
     idle = _without_effect(config, target, records)
     if faults or idle:
         raise ConfigError(
@@ -115,6 +104,25 @@ def check_inputs(
             if faults
             else f"leave out {' '.join(idle)}",
         )
+
+
+def record_faults(config: FinetuneAudit, records: Records | None) -> list[str]:
+    """What is missing or given twice of the records."""
+    pair = config.members is not None or config.nonmembers is not None
+    if records is not None:
+        twice = pair or config.data is not None
+        return ["records are given twice: as an object and as files"] if twice else []
+    if config.data is not None and pair:
+        return ["--data and --members/--nonmembers exclude each other"]
+    if config.data is not None:
+        lacking = config.label_column is None
+        return ["--data needs --label-column, which says who is a member"] if lacking else []
+    named = {"members": config.members, "nonmembers": config.nonmembers}
+    says = {
+        "members": "no members are named: --members FILE",
+        "nonmembers": "no non-members are named: --nonmembers FILE (same source, held out)",
+    }
+    return [says[side] for side, file in named.items() if file is None]
 
 
 def _without_effect(

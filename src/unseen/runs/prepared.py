@@ -14,9 +14,11 @@ from unseen.data.duplicates import Dropped, drop_overlap, repeated
 from unseen.data.records import Records
 from unseen.data.shift import telling_words
 from unseen.data.split import set_aside
+from unseen.data.templates import RecordEncoder
 from unseen.errors import ConfigError
+from unseen.runs.rendered import rendered
 from unseen.runs.results import DataFacts, Side
-from unseen.signals.base import Signal, known_needed
+from unseen.signals.base import Encoder, Signal, known_needed
 
 if TYPE_CHECKING:
     from unseen.runs.config import FinetuneAudit
@@ -83,7 +85,7 @@ def prepare(config: FinetuneAudit, records: Records, signals: Iterable[Signal] =
 def data_facts(
     config: FinetuneAudit,
     prepared: Prepared,
-    template: str | None,
+    encoder: Encoder | None,
     lengths: Mapping[str, int],
     truncated: int,
 ) -> DataFacts:
@@ -92,11 +94,12 @@ def data_facts(
     Args:
         config: how they were read.
         prepared: the records.
-        template: of the target's encoder; None where records are plain text.
-        lengths: scored tokens of each judged record; empty where no model was there to count.
+        encoder: the target's; None where no model was named.
+        lengths: scored tokens of each judged record; empty where nobody was there to count.
         truncated: judged records that were cut.
     """
     judged, known = prepared.judged, prepared.known
+    template = encoder.template if isinstance(encoder, RecordEncoder) else None
 
     def side(name: str, n_judged: int) -> Side:
         source = judged.sources[name]
@@ -114,5 +117,6 @@ def data_facts(
         repeated=(prepared.repeated["members"], prepared.repeated["nonmembers"]),
         scored_tokens=sum(lengths.values()),
         split_origin=config.split_origin,
+        example=() if encoder is None else rendered(judged.records, encoder),
         telling_words=telling_words(judged.members, judged.nonmembers),
     )

@@ -6,6 +6,7 @@ import importlib.metadata
 import os
 import platform
 import sys
+from datetime import UTC, datetime
 
 _PACKAGES = (
     "numpy",
@@ -40,3 +41,8 @@ def versions() -> dict[str, object]:
         if torch.cuda.is_available():
             facts["gpu"] = torch.cuda.get_device_name(0)
     return facts
+
+
+def now() -> str:
+    """The time, in UTC, to the second."""
+    return datetime.now(UTC).isoformat(timespec="seconds")

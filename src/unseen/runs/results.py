@@ -227,7 +227,7 @@ class RunFacts(Part):
     id: str
     created: str
     tool: str
-    scenario: Literal["finetune", "scores", "canary"]
+    scenario: Literal["finetune", "scores", "canary", "data"]
     seed: int
     plan: str = Field(description="hash of configuration, data and models")
     seconds: float = Field(description="of the last attempt")

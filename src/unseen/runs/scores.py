@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from unseen.data.records import label_of
 from unseen.errors import DataError, UnknownNameError, UsageError
 from unseen.runs.config import configure
 from unseen.runs.judge import Judge, Scored, Subjects
+from unseen.runs.provenance import now
 from unseen.runs.results import Results, RunFacts
 from unseen.runs.validity import concluded
 from unseen.types import BoolArray, Scores
@@ -107,7 +107,7 @@ def evaluate_scores(
     return Results(
         run=RunFacts(
             id="",
-            created=datetime.now(UTC).isoformat(timespec="seconds"),
+            created=now(),
             tool=f"unseen {__version__}",
             scenario="scores",
             seed=config.seed,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 from unseen.errors import ModelError, need
 from unseen.targets.files import Source
 from unseen.targets.quiet import quiet
+from unseen.targets.tokenizer import HFTokenizer
 
 if TYPE_CHECKING:
     import torch
@@ -36,12 +37,40 @@ class Loaded:
     @property
     def max_length(self) -> int:
         """The longest sequence, in tokens, that the model says it can read."""
-        text = self.model.config.get_text_config()
-        for name in ("max_position_embeddings", "n_positions", "n_ctx", "max_seq_len"):
-            length = getattr(text, name, None)
-            if isinstance(length, int) and length > 0:
-                return length
-        return 1_000_000
+        return context_length(self.model.config)
+
+
+def context_length(config: Any) -> int:
+    """The longest sequence, in tokens, that a model says it can read."""
+    text = config.get_text_config()
+    for name in ("max_position_embeddings", "n_positions", "n_ctx", "max_seq_len"):
+        length = getattr(text, name, None)
+        if isinstance(length, int) and length > 0:
+            return length
+    return 1_000_000
+
+
+def open_tokenizer(
+    source: Source, tokenizer: str | None, *, trust_remote_code: bool
+) -> tuple[HFTokenizer, int]:
+    """A model's tokenizer and context length, without its weights.
+
+    Args:
+        source: where the model is.
+        tokenizer: folder or hub name, if not beside the model.
+        trust_remote_code: whether code that comes with the model may run.
+
+    Raises:
+        ModelError: where something cannot be loaded, with what to do about it.
+    """
+    transformers = need("transformers", "hf")
+    with quiet():
+        tokens = _load_tokenizer(source, tokenizer, trust_remote_code=trust_remote_code)
+        with _load_errors(source.model_name):
+            config = transformers.AutoConfig.from_pretrained(
+                source.model, trust_remote_code=trust_remote_code
+            )
+    return HFTokenizer(tokens), context_length(config)
 
 
 def load(

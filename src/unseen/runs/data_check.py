@@ -1,0 +1,106 @@
+"""What the records alone say, before any model is asked: form, overlap, differences, power."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, cast
+
+from unseen import __version__
+from unseen.attacks import create, default
+from unseen.attacks.base import Attack, is_blind
+from unseen.data.records import Records
+from unseen.data.templates import check_layout
+from unseen.errors import ConfigError
+from unseen.runs.judge import Judge, Subjects
+from unseen.runs.models import measure_lengths, open_encoder
+from unseen.runs.plan import record_faults
+from unseen.runs.prepared import data_facts, prepare, read
+from unseen.runs.provenance import now
+from unseen.runs.results import Results, RunFacts
+from unseen.runs.validity import checks, verdict
+from unseen.signals.base import Materials, Observations, Signal, TextSignal
+
+if TYPE_CHECKING:
+    from unseen.runs.config import FinetuneAudit
+    from unseen.signals.base import Encoder
+
+LIMITATIONS = (
+    "No model was asked: this says whether membership can be measured with these records, not "
+    "whether anything leaks.",
+)
+
+_OF_DATA = ("blind_baseline", "split_origin", "overlap", "truncation", "power")
+
+
+def check_data(
+    config: FinetuneAudit,
+    *,
+    records: Records | None = None,
+    note: Callable[[str], None] | None = None,
+) -> Results:
+    """Reads both sides and judges them as an audit would, with the baselines that need no model.
+
+    Args:
+        config: names the records; a model or tokenizer, where given, is asked for its template and
+            tokens only.
+        records: records that the caller has read.
+        note: told, in a sentence, what the user should know.
+
+    Returns:
+        Results without a target, an attack or a headline.
+
+    Raises:
+        UsageError: where something is wrong with the records.
+    """
+    started = time.monotonic()
+    say = note or (lambda _: None)
+    faults = record_faults(config, records)
+    if faults:
+        raise ConfigError("; ".join(faults), fix="unseen check MEMBERS NONMEMBERS")
+    prepared = prepare(config, records or read(config))
+    for sentence in prepared.notes:
+        say(sentence)
+    judged = prepared.judged
+    encoder = open_encoder(config)
+    lengths: dict[str, int] = {}
+    truncated = 0
+    if encoder is not None:
+        check_layout(encoder, judged.records)
+        lengths, truncated = measure_lengths(judged.records, encoder)
+    facts = data_facts(config, prepared, encoder, lengths, truncated)
+    attacks = tuple(attack for attack in map(create, default()) if is_blind(attack))
+    subjects = Subjects.from_records(judged, lengths or None, reveal=False)
+    judge = Judge(config, subjects)
+    verdicts = judge.judge(attacks, (), _read(attacks, judged))
+    found = checks(judge, verdicts, facts)
+    rows = tuple(check for check in found if check.id in _OF_DATA)
+    return Results(
+        run=RunFacts(
+            id="",
+            created=now(),
+            tool=f"unseen {__version__}",
+            scenario="data",
+            seed=config.seed,
+            plan="",
+            seconds=round(time.monotonic() - started, 1),
+        ),
+        target={},
+        access="",
+        data=facts,
+        attacks=verdicts.attacks,
+        checks=rows,
+        validity=verdict(rows),
+        limitations=LIMITATIONS,
+    )
+
+
+def _read(attacks: tuple[Attack, ...], records: Records) -> Observations:
+    """What blind attacks need: signals of the text that use nothing of a model."""
+    values: dict[Signal, dict[str, Any]] = {}
+    materials = Materials(cast("Encoder", None))  # blind attacks have nobody to ask
+    for signal in {signal for attack in attacks for signal in attack.signals()}:
+        if isinstance(signal, TextSignal):
+            made = signal.measure(records.records, materials)
+            values[signal] = dict(zip(records.ids, made, strict=True))
+    return Observations(records.ids, values, {signal: {} for signal in values})
