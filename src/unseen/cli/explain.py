@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 from cyclopts import CoercionError, MissingArgumentError, UnknownCommandError, UnusedCliTokensError
 
@@ -24,6 +24,12 @@ _KINDS: dict[object, str] = {
     bool: "true or false",
     Path: "a path",
 }
+
+
+def _one_of(kind: object) -> str:
+    """The words that an option takes, where it takes only some."""
+    choices = [str(one) for one in get_args(kind) if isinstance(one, str)]
+    return f"one of {', '.join(choices)}" if choices else "another value"
 
 
 def explain(
@@ -63,7 +69,7 @@ def explain(
         )
     if isinstance(error, CoercionError) and error.argument is not None and error.token is not None:
         place = sources.place(name_of(error.argument), error.token.source)
-        expected = _KINDS.get(error.target_type, "another value")
+        expected = _KINDS.get(error.target_type) or _one_of(error.target_type)
         return ConfigError(
             f"{place}: got {short(error.token.value)!r}, expected {expected}", fix=fix
         )
