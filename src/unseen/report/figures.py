@@ -36,6 +36,7 @@ _STYLES: tuple[tuple[str, Any], ...] = (
 )
 _BLIND, _CONTROL = ("#6b6b6b", (0, (8, 3))), ("#6b6b6b", (0, (1, 2)))
 _MEMBER, _NONMEMBER = "#0072B2", "#D55E00"
+_WASHES = ("#d9dde2", "#eff1f4")
 _INK, _FAINT = "#1f2328", "#c9ced4"
 _FONTS = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
 _MOST_POINTS = 120
@@ -72,7 +73,7 @@ def roc(results: Results) -> Drawing | None:
 
 def _roc_figure(drawn: Drawn) -> Figure:
     n = _independent(drawn)
-    low = 10.0 ** np.floor(np.log10(0.5 / n))
+    low = 0.4 / n
     figure, axes = _canvas()
     _zones(axes, n, low)
     grid = np.geomspace(low, 1, 60)
@@ -82,7 +83,7 @@ def _roc_figure(drawn: Drawn) -> Figure:
         strong = row.kind == "attack" and colour == _STYLES[0][0]
         axes.step(
             fpr, tpr, where="post", color=colour, linestyle=dashes,
-            linewidth=2.2 if strong else 1.5, label=_brief(label_of(row), 30),
+            linewidth=2.2 if strong else 1.5, label=_brief(label_of(row), 33),
         )  # fmt: skip
     axes.set(xscale="log", yscale="log", xlim=(low, 1), ylim=(low, 1.15))
     axes.set_xlabel("non-members flagged (false-positive rate)")
@@ -175,13 +176,17 @@ def _independent(drawn: Drawn) -> float:
 def _zones(axes: Axes, n: float, low: float) -> None:
     """Rates with less than one, and with less than ten, expected false positives."""
     one, ten = min(1 / n, 1.0), min(10 / n, 1.0)
-    axes.axvspan(low, one, color="#d9dde2", linewidth=0)
-    axes.axvspan(one, ten, color="#eff1f4", linewidth=0)
-    for left, right, text in ((low, one, "not resolved"), (one, ten, "indicative")):
+    axes.axvspan(low, one, color=_WASHES[0], linewidth=0)
+    axes.axvspan(one, ten, color=_WASHES[1], linewidth=0)
+    for left, right, text, wash in (
+        (low, one, "not resolved", _WASHES[0]),
+        (one, ten, "indicative", _WASHES[1]),
+    ):
         if right / left > 1.4:
             axes.text(
                 np.sqrt(left * right), 0.04, text, ha="center", va="bottom", fontsize=8.5,
                 rotation="vertical", color="#57606a", transform=axes.get_xaxis_transform(),
+                bbox={"facecolor": wash, "edgecolor": "none", "pad": 1.5}, zorder=5,
             )  # fmt: skip
 
 
@@ -257,7 +262,7 @@ def _canvas() -> tuple[Figure, Axes]:
 
     # Fixed margins, so that figures side by side have their axes on one line.
     figure = NewFigure(figsize=(5.6, 4.9))
-    figure.subplots_adjust(left=0.125, right=0.985, bottom=0.315, top=0.985)
+    figure.subplots_adjust(left=0.14, right=0.965, bottom=0.315, top=0.985)
     axes = figure.add_subplot()
     axes.grid(visible=True, color=_FAINT, linewidth=0.6)
     axes.set_axisbelow(True)

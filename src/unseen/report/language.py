@@ -149,7 +149,7 @@ def sentence(text: str) -> str:
     """
     text = text.strip()
     # Names of attacks and options begin sentences too, and stay as they are typed.
-    if re.match(r"[a-z]+(?:[ ,:]|$)", text):
+    if re.match(r"[a-z]+(-[a-z]+)*([ ,:]|$)", text):
         text = text[:1].upper() + text[1:]
     return text if text.endswith((".", "!", "?")) else f"{text}."
 

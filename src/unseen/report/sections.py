@@ -96,6 +96,8 @@ class Audience:
     blocks: tuple[Block, ...]
 
 
+_URGENCY = ("fail", "warn", "skip", "pass")
+
 Block = Text | Bullets | Pairs | Grid | Code | Checks | Example | Figure | Audience
 
 
@@ -145,7 +147,9 @@ def _evidence(results: Results) -> tuple[Block, ...]:
     if results.validity is not None:
         verdict = results.validity
         blocks.append(Text(f"{verdict.verdict.capitalize()}. {say.VERDICTS[verdict.verdict]}"))
-    blocks.append(Checks(results.checks) if results.checks else Text(say.NO_CHECKS))
+    # What stands in the way comes first.
+    checks = tuple(sorted(results.checks, key=lambda one: _URGENCY.index(one.status)))
+    blocks.append(Checks(checks) if checks else Text(say.NO_CHECKS))
     if results.data is not None and results.data.telling_words:
         words = ", ".join(results.data.telling_words)
         blocks.append(Text(f"Words of many records that tell the two files apart: {words}."))
@@ -310,7 +314,7 @@ def _privacy(results: Results) -> tuple[Block, ...]:
 def _cost(results: Results, about: Mapping[str, Any]) -> tuple[Block, ...]:
     pairs: list[tuple[str, str]] = []
     for role, n in sorted(results.requests.items(), reverse=True):
-        pairs.append((f"distinct requests to the {role}", f"{n:,}"))
+        pairs.append((f"requests to the {role}", f"{n:,} distinct"))
     attempts = [one for one in about.get("attempts", ()) if isinstance(one, Mapping)]
     tokens = _summed(attempts, "tokens_read")
     pairs += [(f"tokens read by the {role}", f"{n:,}") for role, n in tokens]
@@ -323,9 +327,7 @@ def _cost(results: Results, about: Mapping[str, Any]) -> tuple[Block, ...]:
         left = "; ".join(f"{n} {reason}" for reason, n in sorted(data.dropped.items()))
         pairs.append(("dropped (data/dropped.csv)", left or "none"))
         pairs.append(("set aside as known", f"{data.set_aside[0]} + {data.set_aside[1]}"))
-        pairs.append(
-            ("texts that occur more than once", f"{data.repeated[0]} + {data.repeated[1]}")
-        )
+        pairs.append(("texts that repeat", f"{data.repeated[0]} + {data.repeated[1]}"))
     unscored = [
         (label_of(attack), f"{n:,}", reason)
         for attack in (*results.attacks, *results.control)
@@ -378,7 +380,7 @@ def _provenance(results: Results, about: Mapping[str, Any]) -> tuple[Block, ...]
             (f"{data.members.path}, sha256", data.members.sha256),
             (f"{data.nonmembers.path}, sha256", data.nonmembers.sha256),
             ("template, sha256", data.template_sha256),
-            ("how non-members were held out", data.split_origin),
+            ("held out", data.split_origin),
         ]
     pairs += _versions(about.get("provenance") or {})
     blocks: list[Block] = [Pairs(tuple((name, value) for name, value in pairs if value))]
@@ -429,6 +431,8 @@ def header_facts(results: Results) -> list[tuple[str, str]]:
     """Who was asked, about what: names and values, unnamed lines joined to the one above."""
     lines: list[tuple[str, str]] = []
     for name, value in facts(results):
+        if name == "example":  # stands under provenance, in full
+            continue
         if name or not lines:
             lines.append((name, value))
         else:
