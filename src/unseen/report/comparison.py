@@ -42,20 +42,23 @@ def facts(comparison: Comparison) -> list[tuple[str, str]]:
 
 
 def rows(comparison: Comparison, run: int) -> list[tuple[str, ...]]:
-    """A line for each number that the first run and a later one share, as text."""
+    """A line for each number that the first run and a later one share, as text.
+
+    The attacks that were strongest in the first run come first.
+    """
+    changes = [change for change in comparison.changes if change.run == run]
+    leak = {one.attack: -one.first.value for one in changes if one.metric == "auc"}
     return [
         (
             _name(change),
             _value(change, change.first.value),
             _value(change, change.second.value),
-            f"{_gap(change, change.difference.value)} "
-            f"[{_gap(change, change.difference.ci[0])}, {_gap(change, change.difference.ci[1])}]",
+            _interval(change),
             _p(change.p_holm),
-            _gap(change, change.smallest).lstrip("+"),
+            _gap(change, change.smallest).lstrip("+") + _unit(change),
             change.verdict,
         )
-        for change in comparison.changes
-        if change.run == run
+        for change in sorted(changes, key=lambda one: (leak[one.attack], one.attack))
     ]
 
 
@@ -80,17 +83,19 @@ def sentences(comparison: Comparison) -> list[str]:
     said = []
     for run in sorted({change.run for change in comparison.changes}):
         of_run = [change for change in comparison.changes if change.run == run]
-        counts = {
-            word: sum(change.verdict == word for change in of_run)
-            for word in (
-                "lower leakage",
-                "higher leakage",
-                "not comparable",
-                "cannot be told apart",
-            )
-        }
-        found = [f"{word} in {n} of {len(of_run)} numbers" for word, n in counts.items() if n]
-        said.append(f"run {run + 1} against run 1: {'; '.join(found)}")
+        found = []
+        for word in ("lower leakage", "higher leakage", "not comparable", "cannot be told apart"):
+            n = sum(change.verdict == word for change in of_run)
+            if n:
+                found.append(f"{word} in {n} of {len(of_run)} numbers")
+        best = max(
+            (change for change in of_run if change.metric == "auc"), key=lambda one: one.first.value
+        )
+        said.append(
+            f"run {run + 1} against run 1: {'; '.join(found)}. The strongest attack of run 1, "
+            f"{best.attack}: AUC {best.first.value:.3f} → {best.second.value:.3f}, difference "
+            f"{_interval(best)}, {best.verdict}."
+        )
     return said
 
 
@@ -112,12 +117,15 @@ def show(comparison: Comparison, console: Console) -> None:
         console.print(Text(f"  {visible(note)}", style="dim"))
     console.print()
     for sentence in sentences(comparison):
-        console.print(Text.assemble(("FINDING", "bold"), f"  {sentence}"))
+        console.print(Text.assemble(("FINDING", "bold"), f"  {visible(sentence)}"))
 
 
 def render(comparison: Comparison) -> str:
     """The same as Markdown."""
-    parts = ["# Leakage of runs compared", "\n".join(f"- {one}" for one in sentences(comparison))]
+    parts = [
+        "# Leakage of runs compared",
+        "\n".join(f"- {safe(one)}" for one in sentences(comparison)),
+    ]
     parts.append(
         "\n".join(f"- {safe(f'{name}: {value}' if name else value)}" for name, value in
                   facts(comparison))
@@ -143,11 +151,20 @@ def _value(change: Change, value: float) -> str:
     return f"{value:.3f}" if change.metric == "auc" else percent(value)
 
 
+def _interval(change: Change) -> str:
+    one = change.difference
+    low, high = (_gap(change, end) for end in one.ci)
+    return f"{_gap(change, one.value)} [{low}, {high}]{_unit(change)}"
+
+
+def _unit(change: Change) -> str:
+    return "" if change.metric == "auc" else " pp"
+
+
 def _gap(change: Change, value: float) -> str:
-    """A difference with its sign; no minus before a zero."""
+    """A difference with its sign; none before a zero."""
     text = f"{value:+.3f}" if change.metric == "auc" else f"{100 * value:+.1f}"
-    text = text.replace("-", "−") if float(text) else text.lstrip("+-")
-    return text if change.metric == "auc" else f"{text} pp"
+    return text.replace("-", "−") if float(text) else text.lstrip("+-")
 
 
 def _p(p: float) -> str:

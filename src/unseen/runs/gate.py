@@ -466,8 +466,9 @@ def _rounded(number: float) -> int:
     >>> _rounded(1234)
     1300
     """
-    scale = int(10 ** max(0, len(str(math.ceil(number))) - 2))
-    return math.ceil(number / scale) * scale
+    exact = round(number, 6)  # what rounding errors add is no record
+    scale = int(10 ** max(0, len(str(math.ceil(exact))) - 2))
+    return math.ceil(exact / scale) * scale
 
 
 def _rounded_up(rate: float) -> float:
