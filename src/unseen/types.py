@@ -128,6 +128,12 @@ class Batch:
     prefix: tuple[int, ...]
     requests: tuple[Request, ...]
 
+    @property
+    def n_tokens(self) -> int:
+        """Tokens that a model reads for it, without padding, the prefix once."""
+        own = sum(row.length - len(self.prefix) for row in self.requests)
+        return len(self.prefix) + own
+
 
 @dataclass(frozen=True)
 class TokenStats:

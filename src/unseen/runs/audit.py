@@ -10,6 +10,7 @@ import os
 import secrets
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -36,6 +37,8 @@ from unseen.signals.base import (
 from unseen.targets.files import default_cache
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from unseen.runs.config import FinetuneAudit
     from unseen.targets.access import LogprobTarget
 
@@ -94,6 +97,54 @@ def audit(
     """
     started = time.monotonic()
     say = note or (lambda _: None)
+    start = ready(config, target=target, records=records, say=say)
+    prepared, models, plan, identity = start.prepared, start.models, start.plan, start.identity
+    folder = _open_folder(config, models[TARGET].target.name, identity)
+    with folder.locked():
+        attempt = _begin(folder, config, identity, models, prepared)
+        say(f"run folder {folder.path}")
+        preflight = checked_first(config, models, prepared.judged, folder, attempt, say)
+        with _store(config) as store:
+            observations, cost = _measure(config, plan, prepared, models, store, progress, attempt)
+        results = _finish(
+            folder, config, plan, identity, prepared, models, observations, cost, attempt, started,
+            preflight,
+        )  # fmt: skip
+        if report is not None:
+            report(folder, results)
+        folder.write_manifest()
+    return folder, results
+
+
+@dataclass(frozen=True)
+class Ready:
+    """An audit of which everything is decided and nothing is measured yet.
+
+    Attributes:
+        prepared: the records.
+        models: role -> model, loaded.
+        plan: attacks and control.
+        identity: a hash of everything that the results depend on.
+    """
+
+    prepared: Prepared
+    models: dict[str, Model]
+    plan: Plan
+    identity: str
+
+
+def ready(
+    config: FinetuneAudit,
+    *,
+    target: LogprobTarget | None,
+    records: Records | None,
+    say: Note,
+) -> Ready:
+    """Reads the records, loads the models and decides what is measured; writes nothing.
+
+    Raises:
+        UnseenError: with every fault that can be found without asking a model.
+    """
     if config.offline:
         os.environ["HF_HUB_OFFLINE"] = "1"  # before anything reads it, data sets included
     attacks = choose_attacks(config.attacks)
@@ -110,21 +161,7 @@ def audit(
     for name, why in plan.skipped.items():
         say(f"{name} is not run: {why}")
     identity = plan_id(config, prepared.judged, prepared.known, models, plan)
-    folder = _open_folder(config, models[TARGET].target.name, identity)
-    with folder.locked():
-        attempt = _begin(folder, config, identity, models, prepared)
-        say(f"run folder {folder.path}")
-        preflight = checked_first(config, models, prepared.judged, folder, attempt, say)
-        with _store(config) as store:
-            observations, cost = _measure(config, plan, prepared, models, store, progress, attempt)
-        results = _finish(
-            folder, config, plan, identity, prepared, models, observations, cost, attempt, started,
-            preflight,
-        )  # fmt: skip
-        if report is not None:
-            report(folder, results)
-        folder.write_manifest()
-    return folder, results
+    return Ready(prepared, models, plan, identity)
 
 
 # --- the run folder ---------------------------------------------------------------------------
@@ -196,10 +233,13 @@ def _yaml(config: FinetuneAudit) -> str:
     return yaml.safe_dump(given, sort_keys=False, allow_unicode=True)
 
 
+def answers_file(config: FinetuneAudit) -> Path:
+    """Where answers are kept, if they are."""
+    return (config.cache_dir or default_cache()) / "answers.sqlite"
+
+
 def _store(config: FinetuneAudit) -> Store:
-    if not config.cache:
-        return Store(None)
-    return Store((config.cache_dir or default_cache()) / "answers.sqlite")
+    return Store(answers_file(config) if config.cache else None)
 
 
 # --- measure, score, judge --------------------------------------------------------------------

@@ -21,7 +21,7 @@ from unseen.signals.base import (
 )
 from unseen.signals.text import SameText
 from unseen.targets.access import Access, LogprobTarget
-from unseen.types import Record
+from unseen.types import Record, Request
 
 Progress = Callable[[str, int, int], None]
 """Called with what is being done, how much of it is done, and how much there is."""
@@ -75,9 +75,7 @@ def collect(
         AccessError: where a signal asks a role that there is no model for, or a model that gives
             no log-probabilities. Nothing has been asked yet then.
     """
-    wanted = list(dict.fromkeys(signals))
-    _check(wanted, models)
-    wanted = list(dict.fromkeys([*wanted, *_comparisons(wanted, models)]))
+    wanted = _wanted(signals, models)
     values: dict[Signal, dict[str, Any]] = {signal: {} for signal in wanted}
     missing: dict[Signal, dict[str, str]] = {signal: {} for signal in wanted}
     cost = Cost()
@@ -102,6 +100,43 @@ def collect(
     return Observations(ids, values, missing), cost
 
 
+def questions(
+    signals: Iterable[Signal],
+    records: Sequence[Record],
+    models: dict[str, Model],
+    *,
+    known_members: tuple[Record, ...] = (),
+    known_nonmembers: tuple[Record, ...] = (),
+    progress: Progress | None = None,
+) -> dict[str, list[Request]]:
+    """What `collect` would ask each role for the same arguments, repetitions included.
+
+    Raises:
+        AccessError: as `collect` does.
+    """
+    wanted = _wanted(signals, models)
+    of_target = models[TARGET].encoder if TARGET in models else None
+    asked: dict[str, list[Request]] = {}
+    for role, model in models.items():
+        of_role = [signal for signal in wanted if signal.of == role]
+        materials = Materials(model.encoder, known_members, known_nonmembers, of_target)
+        asks = _asks(of_role, records, materials, _telling(progress, role))
+        asked[role] = [
+            request
+            for _, _, ask in asks
+            if not isinstance(ask, UnscorableError)
+            for request in ask.requests
+        ]
+    return asked
+
+
+def _wanted(signals: Iterable[Signal], models: dict[str, Model]) -> list[Signal]:
+    """Each signal once, and what their comparison needs; all of them can be measured."""
+    wanted = list(dict.fromkeys(signals))
+    _check(wanted, models)
+    return list(dict.fromkeys([*wanted, *_comparisons(wanted, models)]))
+
+
 def _comparisons(signals: Sequence[Signal], models: dict[str, Model]) -> list[Signal]:
     """What says which answers of other models may be compared with the target's.
 
@@ -122,14 +157,11 @@ def _ask_model(
 ) -> Iterator[tuple[Signal, str, Any]]:
     """Signal, record id, and its value or why there is none; everything is asked at once."""
     asks: list[tuple[LikelihoodSignal, str, Ask]] = []
-    asking = [signal for signal in signals if isinstance(signal, LikelihoodSignal)]
-    for i, record in enumerate(records):
-        for signal in asking:
-            try:
-                asks.append((signal, record.id, signal.ask(record, materials)))
-            except UnscorableError as error:
-                yield signal, record.id, error
-        tell("preparing", i + 1, len(records))
+    for signal, id_, ask in _asks(signals, records, materials, tell):
+        if isinstance(ask, UnscorableError):
+            yield signal, id_, ask
+        else:
+            asks.append((signal, id_, ask))
     requests = [request for _, _, ask in asks for request in ask.requests]
     engine.ensure(requests, progress=lambda done, total: tell("scoring", done, total))
     for signal, id_, ask in asks:
@@ -138,6 +170,20 @@ def _ask_model(
             yield signal, id_, signal.observe(answers)
         except UnscorableError as error:
             yield signal, id_, error
+
+
+def _asks(
+    signals: Sequence[Signal], records: Sequence[Record], materials: Materials, tell: Progress
+) -> Iterator[tuple[LikelihoodSignal, str, Ask | UnscorableError]]:
+    """Signal, record id, and what it asks a model about the record or why it cannot."""
+    asking = [signal for signal in signals if isinstance(signal, LikelihoodSignal)]
+    for i, record in enumerate(records):
+        for signal in asking:
+            try:
+                yield signal, record.id, signal.ask(record, materials)
+            except UnscorableError as error:
+                yield signal, record.id, error
+        tell("preparing", i + 1, len(records))
 
 
 def _read_texts(

@@ -63,10 +63,7 @@ class Engine:
             OutOfMemoryError: where a single request does not fit into memory.
             StoreError: where answers cannot be kept; those kept before are safe.
         """
-        wanted = distinct(requests)
-        keys = {request: self._key(request) for request in wanted}
-        stored = self._store.present(keys.values())
-        todo = self._remaining(wanted, {row for row in wanted if keys[row] in stored})
+        wanted, todo = self.remaining(requests)
         done = len(wanted) - sum(len(batch.requests) for batch in todo)
         self.n_stored += done
         if progress is not None:
@@ -80,15 +77,21 @@ class Engine:
                 todo = self._smaller(batch, left)
                 continue
             self._store.put(
-                (keys[row], answer) for row, answer in zip(batch.requests, answers, strict=True)
+                (self._key(row), answer)
+                for row, answer in zip(batch.requests, answers, strict=True)
             )
             done += len(batch.requests)
             self.n_scored += len(batch.requests)
-            self.n_tokens += len(batch.prefix) + sum(
-                row.length - len(batch.prefix) for row in batch.requests
-            )
+            self.n_tokens += batch.n_tokens
             if progress is not None:
                 progress(done, len(wanted))
+
+    def remaining(self, requests: Iterable[Request]) -> tuple[list[Request], list[Batch]]:
+        """The distinct requests, and the batches that would be run for them now."""
+        wanted = distinct(requests)
+        keys = {request: self._key(request) for request in wanted}
+        stored = self._store.present(keys.values())
+        return wanted, self._remaining(wanted, {row for row in wanted if keys[row] in stored})
 
     def answer(self, request: Request) -> TokenStats:
         """The answer of a request that `ensure` has seen."""
