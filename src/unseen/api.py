@@ -123,19 +123,22 @@ class Compared:
         )
 
 
-def compare_runs(*runs: str | Path, force: bool = False) -> Compared:
+def compare_runs(
+    *runs: str | Path, force: bool = False, progress: Progress | None = None
+) -> Compared:
     """Compares every later run with the first, record by record.
 
     Args:
         runs: two or more run folders of the same records.
         force: compare runs that are not alike, on the ids that they share.
+        progress: called with what is being done, how much of it is done, and how much there is.
 
     Raises:
         UnseenError: where a folder holds no finished run, or the runs are not alike.
     """
     from unseen.runs.compare import compare
 
-    return Compared(compare([Path(run) for run in runs], force=force))
+    return Compared(compare([Path(run) for run in runs], force=force, progress=progress))
 
 
 def gate_run(

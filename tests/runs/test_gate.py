@@ -51,7 +51,7 @@ def test_limits_are_read(text, name, at_most) -> None:
         ("auc=0.5", "above 0.5"),
         ("auc=60", "up to 1"),
         ("tpr=0.05", "tpr@fpr="),
-        ("tpr@fpr=0.01", "tpr@fpr=0.01=0.01"),
+        ("tpr@fpr=0.01", "tpr@fpr=0.01=0.05"),
         ("tpr@fpr=1=0.05", "between 0 and 1"),
         ("tpr@fpr=x=0.05", "expected a number"),
         ("tpr@fpr=0.05=0.05", "above 0.05"),
@@ -177,6 +177,15 @@ def test_one_attack_another_rate_and_another_level(runs) -> None:
         gate(runs / "leaky", {"auc@words": 0.6})
     with pytest.raises(ConfigError, match=r"between 0\.5 and 1"):
         gate(runs / "leaky", {"auc": 0.6}, confidence=95)
+
+
+def test_the_headline_at_another_level_is_the_same_finding(runs) -> None:
+    results = json.loads((runs / "leaky" / "results.json").read_text())
+    for more in ([], ["tpr@fpr=0.2=0.5"]):  # another rate must not move the headline
+        found = gate(runs / "leaky", ["headline=0.11", *more], confidence=0.99).checks[0]
+        number = found.rows[0].number
+        assert number.value == results["headline"]["tpr"]["value"]
+        assert number.ci[0] < results["headline"]["tpr"]["ci"][0]
 
 
 def test_several_limits_fail_wins(runs) -> None:

@@ -41,7 +41,7 @@ def test_a_run_as_it_was_left(run) -> None:
     found = unseen.verify_run(run)
     assert found.ok
     assert {item.what for item in found.items} == {
-        "run.json", "status", "manifest.sha256", "results.json", "records.parquet",
+        "run.json", "status", "choices", "manifest.sha256", "results.json", "records.parquet",
     }  # fmt: skip
     assert finished(run).results.run.id == "run"
 
@@ -96,6 +96,16 @@ def test_files_of_an_older_1_x_load(run) -> None:
         limitations=None, schema_version="1.0",
     )  # fmt: skip
     assert verify(run).ok
+
+
+@pytest.mark.parametrize(
+    "config", ["x", {"confidence": 7}, {"fpr": "x", "seed": -1}, {"bootstrap": None}, None]
+)
+def test_a_configuration_that_no_run_has(run, config) -> None:
+    edit(run, "run.json", config=config)
+    assert "configuration" in faults(run)[0]
+    with pytest.raises(StoreError, match="configuration"):
+        finished(run)
 
 
 def test_a_table_of_other_records_is_found(run, made, tmp_path) -> None:

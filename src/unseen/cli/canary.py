@@ -10,6 +10,7 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
+from unseen.cli.gate import announce
 from unseen.cli.output import out, progress, say
 from unseen.data.canaries import Kind
 from unseen.runs.canary import CanaryAudit, MadeCanaries
@@ -82,7 +83,7 @@ def audit(
     else:
         show(result.results, out())
     say(f"run      {result.folder}")
-    return 0
+    return announce(result.gate(config.gate), quiet=json_) if config.gate else 0
 
 
 def _next(made: MadeCanaries) -> None:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from unseen.cli.output import out, say
+from unseen.cli.output import out, progress, say
 
 
 def compare(
@@ -31,7 +31,8 @@ def compare(
     from unseen.api import compare_runs
     from unseen.report.comparison import show
 
-    compared = compare_runs(run, other, *more, force=force)
+    with progress() as tell:
+        compared = compare_runs(run, other, *more, force=force, progress=tell)
     if json_:
         print(compared.comparison.model_dump_json(indent=1))
     else:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,6 +12,7 @@ from cyclopts import Parameter
 
 from unseen.cli.codes import DONE, GATE_FAILED, INCONCLUSIVE
 from unseen.cli.output import say
+from unseen.errors import StoreError
 
 if TYPE_CHECKING:
     from unseen.runs.gate import GateResult
@@ -65,7 +68,6 @@ def announce(
         summary: a Markdown file to append to.
     """
     from unseen.report import gate as report
-    from unseen.runs.folder import writing
 
     for line in report.lines(result):
         if quiet:
@@ -73,10 +75,19 @@ def announce(
         else:
             print(line)
     if junit is not None:
-        with writing(junit):
+        with _writing(junit, f"--junit {junit.name}"):
             junit.write_text(report.junit(result), encoding="utf-8")
     place = summary or (Path(os.environ[_SUMMARY]) if os.environ.get(_SUMMARY) else None)
     if place is not None:
-        with writing(place), place.open("a", encoding="utf-8") as stream:
+        fix = f"--summary {place.name}" if summary else f"unset {_SUMMARY}"
+        with _writing(place, fix), place.open("a", encoding="utf-8") as stream:
             stream.write(report.markdown(result))
     return _CODES[result.outcome]
+
+
+@contextmanager
+def _writing(file: Path, fix: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise StoreError(f"cannot write {file}: {error.strerror}", fix=fix) from error

@@ -18,13 +18,13 @@ from pydantic import Field
 from unseen.errors import ConfigError, TooFewRecordsError, short
 from unseen.metrics.compare import PairedDifference, paired_differences
 from unseen.metrics.slices import holm
-from unseen.runs.config import StatisticsChoices
 from unseen.runs.judge import Judge, Subjects
 from unseen.runs.results import SCHEMA_VERSION, AttackResult, Number, Part, Resolution
 from unseen.runs.verify import FinishedRun, finished
 from unseen.types import FloatArray, Scores
 
 if TYPE_CHECKING:
+    from unseen.runs.collect import Progress
     from unseen.types import Estimate
 
 Leakage = Literal["lower leakage", "higher leakage", "cannot be told apart", "not comparable"]
@@ -89,13 +89,16 @@ class Comparison(Part):
     notes: tuple[str, ...] = ()
 
 
-def compare(paths: Sequence[Path], *, force: bool = False) -> Comparison:
+def compare(
+    paths: Sequence[Path], *, force: bool = False, progress: Progress | None = None
+) -> Comparison:
     """Compares every later run with the first.
 
     Args:
         paths: two or more run folders.
         force: compare what can be compared although the runs are unlike, on the ids that they
             share; that one id means one record is then for the user to know.
+        progress: told how far it is.
 
     Raises:
         ConfigError: where there are fewer than two runs, where they are unlike and `force` is not
@@ -114,7 +117,8 @@ def compare(paths: Sequence[Path], *, force: bool = False) -> Comparison:
             "(pairs the ids that all have; whether they are the same records is for you to know)",
         )
     pairs = [_Pair.of(runs[0], other, place) for place, other in enumerate(runs[1:], start=1)]
-    found = [(pair, name, one) for pair in pairs for name, one in pair.differences()]
+    tell = progress or (lambda *_: None)
+    found = [(pair, name, one) for pair in pairs for name, one in pair.differences(tell)]
     if not found:
         raise ConfigError(
             "nothing can be compared: "
@@ -287,11 +291,12 @@ class _Pair:
         member = self.subjects.member
         return int(member.sum()), int((~member).sum())
 
-    def differences(self) -> Iterator[tuple[str, PairedDifference]]:
+    def differences(self, tell: Progress) -> Iterator[tuple[str, PairedDifference]]:
         """Every number of every attack that both have."""
         names = _attacks(self.first)
         others = _attacks(self.second)
-        for name in names:
+        for done, name in enumerate(names, start=1):
+            tell(f"comparing run {self.place + 1}", done, len(names))
             if name not in others:
                 self.notes.append(f"{name} is not in run {self.place + 1}")
                 continue
@@ -300,7 +305,7 @@ class _Pair:
 
     def _attack(self, name: str) -> tuple[PairedDifference, ...]:
         subjects, (first, second) = self._aligned(name)
-        member, choices = subjects.member, _choices(self.first)
+        member, choices = subjects.member, self.first.choices
         missing = len(self.subjects.ids) - len(subjects.ids)
         if missing:
             self.notes.append(
@@ -326,7 +331,7 @@ class _Pair:
     @property
     def rates(self) -> tuple[float, ...]:
         """False-positive rates that both report, or else those of the first run."""
-        first, second = (_choices(run).fpr for run in (self.first, self.second))
+        first, second = (run.choices.fpr for run in (self.first, self.second))
         return tuple(rate for rate in first if rate in second) or first
 
     def change(self, name: str, one: PairedDifference, p_holm: float) -> Change:
@@ -383,7 +388,7 @@ class _Pair:
             row = _attacks(run)[name]
             subjects, scores = self._aligned(name)
             if not self._covers(row, subjects):
-                choices = _choices(run).model_copy(
+                choices = run.choices.model_copy(
                     update={"confidence": self.confidence, "fpr": self.rates}
                 )
                 judge = Judge(choices, subjects)
@@ -407,15 +412,9 @@ def _attacks(run: FinishedRun) -> dict[str, AttackResult]:
     return {row.name: row for row in run.results.attacks if row.kind == "attack"}
 
 
-def _choices(run: FinishedRun) -> StatisticsChoices:
-    """Rates, draws and seed of a run; what is not written down is as usual."""
-    fields = StatisticsChoices.model_fields
-    return StatisticsChoices(**{name: one for name, one in run.config.items() if name in fields})
-
-
 def _confidence(run: FinishedRun) -> float:
     levels = [row.auc.confidence for row in run.results.attacks if row.auc is not None]
-    return levels[0] if levels else _choices(run).confidence
+    return levels[0] if levels else run.choices.confidence
 
 
 def _membership(run: FinishedRun) -> dict[str, bool]:

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import NormalDist
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
@@ -127,9 +127,9 @@ def parse(limits: Mapping[str, float] | Iterable[str]) -> tuple[Limit, ...]:
         pairs = [(str(name).strip(), str(value)) for name, value in limits.items()]
     else:
         for text in limits:
-            match = _LIMIT.fullmatch(text.strip())
+            match = _LIMIT.fullmatch(str(text).strip())
             if match is None:
-                faults.append(f"{short(text)!r} holds no limit")
+                faults.append(f"{short(str(text))!r} holds no limit")
             else:
                 pairs.append((match[1].strip(), match[2]))
     found: list[Limit] = []
@@ -154,7 +154,7 @@ def _limit(name: str, value: str) -> Limit:
     kind, rate, attack = match.groups()
     at_most = _number_in(value, "limit")
     if kind == "tpr" and rate is None:
-        msg = f"a TPR is one at a false-positive rate: tpr@fpr=0.01={at_most:g}"
+        msg = "a TPR is one at a false-positive rate: tpr@fpr=0.01=0.05"
         raise ValueError(msg)
     if kind != "tpr" and rate is not None:
         msg = "only tpr has a false-positive rate"
@@ -237,9 +237,8 @@ class _Gate:
         self._limits = limits
         self._attacks = {row.name: row for row in run.results.attacks if row.kind == "attack"}
         levels = [row.auc.confidence for row in self._attacks.values() if row.auc is not None]
-        self._of_run = levels[0] if levels else float(run.config.get("confidence") or 0.95)
+        self._of_run = levels[0] if levels else run.choices.confidence
         self._confidence = self._of_run if confidence is None else confidence
-        self._judges: dict[float, Judge] = {}
         self._made: dict[tuple[str, float], AttackResult] = {}
 
     def result(self) -> GateResult:
@@ -378,8 +377,9 @@ class _Gate:
             scores = self._run.scored.target.get(name)
             if scores is None:
                 return None
-            made = self._judge(confidence).row(name, scores, kind="attack")
-            self._made[name, confidence] = made
+            rates = {one.fpr for one in self._limits if one.fpr is not None}
+            judge = self._judge(confidence, fpr=tuple(sorted(rates)))
+            self._made[name, confidence] = judge.row(name, scores, kind="attack")
         return _number_of(self._made[name, confidence], limit)
 
     def _headline(self, confidence: float) -> Number | None:
@@ -387,29 +387,18 @@ class _Gate:
         headline = self._run.results.headline
         if headline is None or confidence == self._of_run:
             return None if headline is None else headline.tpr
-        rows = list(self._attacks.values())
-        again = self._judge(confidence).verdicts(rows, self._run.scored, []).headline
+        # Rate and folds as they were: they decide which records are flagged.
+        judge = self._judge(confidence, fpr=(headline.fpr,), folds=len(headline.chosen))
+        again = judge.verdicts(list(self._attacks.values()), self._run.scored, []).headline
         return None if again is None else again.tpr
 
-    def _judge(self, confidence: float) -> Judge:
-        from unseen.runs.config import StatisticsChoices
+    def _judge(self, confidence: float, **choices: Any) -> Judge:
         from unseen.runs.judge import Judge, Subjects
 
-        if confidence not in self._judges:
-            kept = {
-                name: value
-                for name, value in self._run.config.items()
-                if name in StatisticsChoices.model_fields
-            }
-            # The rates of the run decide where its headline stands, so they come along.
-            rates = {*kept.get("fpr", ()), *(one.fpr for one in self._limits if one.fpr)}
-            choices = StatisticsChoices(**kept).model_copy(
-                update={"confidence": confidence, "fpr": tuple(sorted(rates))}
-            )
-            subjects = self._run.subjects
-            bare = Subjects(subjects.ids, subjects.member, subjects.clusters)
-            self._judges[confidence] = Judge(choices, bare)
-        return self._judges[confidence]
+        update = {"confidence": confidence, **choices}
+        subjects = self._run.subjects
+        bare = Subjects(subjects.ids, subjects.member, subjects.clusters)
+        return Judge(self._run.choices.model_copy(update=update), bare)
 
 
 def decide(sure: Sequence[float], high: Sequence[float], limit: float) -> Outcome:
@@ -490,7 +479,8 @@ def _reason(
 ) -> str:
     low, high = worst.number.ci
     many = f", the worst of {n} attacks," if n > 1 else ""
-    shown = f"{worst.attack}{many} has {worst.number.value:.3f} [{low:.3f}, {high:.3f}]"
+    who = "the finding" if worst.attack == HEADLINE else worst.attack
+    shown = f"{who}{many} has {worst.number.value:.3f} [{low:.3f}, {high:.3f}]"
     if outcome == "pass":
         return shown
     if outcome == "fail":

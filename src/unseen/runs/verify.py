@@ -7,7 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
 from unseen.errors import StoreError, UnseenError
+from unseen.runs.config import StatisticsChoices
 from unseen.runs.folder import RunFolder
 from unseen.runs.judge import Scored, Subjects
 from unseen.runs.results import SCHEMA_VERSION, Part, Results
@@ -64,8 +67,13 @@ class FinishedRun:
     @property
     def config(self) -> dict[str, Any]:
         """The choices of the run, as they were written down."""
-        kept = self.about.get("config")
-        return kept if isinstance(kept, dict) else {}
+        config: dict[str, Any] = self.about["config"]
+        return config
+
+    @property
+    def choices(self) -> StatisticsChoices:
+        """Rates, level, draws and seed of the run; what is not written down is as usual."""
+        return _choices(self.folder, self.about)
 
 
 def finished(path: Path) -> FinishedRun:
@@ -78,6 +86,7 @@ def finished(path: Path) -> FinishedRun:
     folder = RunFolder.existing(path)
     about = folder.read_json("run.json")
     _ended(folder, about)
+    _choices(folder, about)
     faults = _altered(folder)
     if faults:
         raise StoreError(
@@ -100,6 +109,7 @@ def verify(path: Path) -> Verification:
     about = _tried(items, "run.json", lambda: folder.read_json("run.json"), _header)
     if about is not None:
         _tried(items, "status", lambda: _ended(folder, about), lambda _: "complete")
+        _tried(items, "choices", lambda: _choices(folder, about), _seed)
     missing = [name for name in NEEDED if not (path / name).is_file()]
     items += [Item(what=name, ok=False, detail="is missing", fix=_AGAIN) for name in missing]
     items += _files(folder, missing)
@@ -160,6 +170,24 @@ def _ended(folder: RunFolder, about: dict[str, Any]) -> None:
         )
 
 
+def _choices(folder: RunFolder, about: dict[str, Any]) -> StatisticsChoices:
+    """The part of the configuration that numbers are read by.
+
+    Raises:
+        StoreError: where it is not there, or holds what no run writes.
+    """
+    kept = about.get("config")
+    fields = StatisticsChoices.model_fields
+    try:
+        if isinstance(kept, dict):
+            return StatisticsChoices(**{name: kept[name] for name in fields if name in kept})
+        fault = "holds no configuration"
+    except ValidationError as error:
+        names = ", ".join(str(one["loc"][0]) for one in error.errors(include_url=False))
+        fault = f"holds a configuration that no run has: {names}"
+    raise StoreError(f"{folder.path / 'run.json'} {fault}", fix=_AGAIN)
+
+
 def _altered(folder: RunFolder) -> list[str]:
     try:
         return folder.altered()
@@ -194,6 +222,11 @@ def _agree(items: list[Item], results: Results, subjects: Subjects) -> None:
 
 def _header(about: dict[str, Any]) -> str:
     return f"{about.get('tool', 'unseen')}, schema {about.get('schema_version', 'unknown')}"
+
+
+def _seed(choices: StatisticsChoices) -> str:
+    rates = ", ".join(f"{rate:g}" for rate in choices.fpr)
+    return f"seed {choices.seed}, confidence {choices.confidence:g}, rates {rates}"
 
 
 def _schema(results: Results) -> str:
