@@ -141,7 +141,7 @@ def test_canaries_that_do_not_fit_are_not_guessed(audit) -> None:
         ({"delta": 2}, ("delta",)),
         ({"guesses": 1}, ("guesses",)),
         ({"guesses": 121}, ("121",)),
-        ({"gueses": 12}, ("gueses",)),
+        ({"gueses": 12}, ("gueses", "guesses")),
     ],
 )
 def test_what_is_refused_before_any_model_is_asked(audit, made, choices, words) -> None:
@@ -151,6 +151,12 @@ def test_what_is_refused_before_any_model_is_asked(audit, made, choices, words) 
     for word in words:
         assert word in str(caught.value)
     assert target.n_executed == 0
+
+
+def test_no_model(made) -> None:
+    with pytest.raises(ConfigError, match="no model") as caught:
+        unseen.canary_audit(key=made.key)
+    assert "unseen canary audit" in caught.value.fix
 
 
 def test_a_reference_that_is_not_there(audit) -> None:

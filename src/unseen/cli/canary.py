@@ -10,6 +10,7 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
+from unseen.cli.codes import of_results
 from unseen.cli.gate import announce
 from unseen.cli.output import out, progress, say
 from unseen.data.canaries import Kind
@@ -83,7 +84,9 @@ def audit(
     else:
         show(result.results, out())
     say(f"run      {result.folder}")
-    return announce(result.gate(config.gate), quiet=json_) if config.gate else 0
+    if config.gate:
+        return announce(result.gate(config.gate), quiet=json_)
+    return of_results(result.results)
 
 
 def _next(made: MadeCanaries) -> None:

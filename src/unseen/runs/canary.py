@@ -53,8 +53,9 @@ _OF_FILES = (
 )
 
 LIMITATIONS = (
-    "Epsilon is a lower bound for adding or removing one canary that was trained on once; where each "
-    "was repeated, it holds for all its copies together. The true epsilon may be far higher.",
+    "Epsilon is a lower bound for adding or removing one canary that stands once in the training "
+    "data, for however many epochs; where each stands there several times, it holds for all its "
+    "copies together. The true epsilon may be far higher.",
     "Canaries were drawn at random and are not like real records: rarer texts are often remembered "
     "better.",
 )
@@ -125,6 +126,9 @@ def configure(**given: Any) -> CanaryAudit:
     Raises:
         ConfigError: all faults at once, each with the field and what was expected.
     """
+    for name in given:
+        if name not in CanaryAudit.model_fields:
+            raise UnknownNameError("option of a canary audit", name, CanaryAudit.model_fields)
     try:
         return CanaryAudit(**given)
     except ValidationError as error:
@@ -146,6 +150,8 @@ def audit_canaries(
             attacks are found sound.
     """
     say = note or (lambda _: None)
+    if target is None and not config.model:
+        raise ConfigError("no model is named", fix="unseen canary audit --key KEY --model MODEL")
     key = _key(config)
     attacks = _attacks(config, target)
     config = config.model_copy(update={"attacks": tuple(label(attack) for attack in attacks)})
