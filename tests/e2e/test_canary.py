@@ -34,7 +34,7 @@ def test_from_canaries_to_a_bound(capsys) -> None:
     assert results["epsilon"]["lower"] > 0.5
     assert run([*audit, "--bootstrap", "200"]) == 0
     shown = capsys.readouterr()
-    assert "reference" in shown.out
+    assert "EPSILON" in shown.out
     assert "run folder runs/" in shown.err
 
 

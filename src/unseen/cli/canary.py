@@ -6,7 +6,7 @@ import json
 import shlex
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import App, Parameter
 
@@ -15,6 +15,9 @@ from unseen.cli.gate import announce
 from unseen.cli.output import out, progress, say
 from unseen.data.canaries import Kind
 from unseen.runs.canary import CanaryAudit, MadeCanaries
+
+if TYPE_CHECKING:
+    from unseen.runs.results import Results
 
 app = App(
     name="canary", help="Random records, trained on by coin: what gives a lower bound on epsilon."
@@ -83,10 +86,21 @@ def audit(
         print(result.results.model_dump_json(indent=1))
     else:
         show(result.results, out())
+        _bound(result.results)
     say(f"run      {result.folder}")
     if config.gate:
         return announce(result.gate(config.gate), quiet=json_)
     return of_results(result.results)
+
+
+def _bound(results: Results) -> None:
+    from unseen.report.language import epsilon, refused
+
+    if results.epsilon is None or refused(results):
+        return
+    value, what = epsilon(results.epsilon)
+    out().print(f"[bold]EPSILON[/bold]  {value}  ", end="")
+    out().print(what, markup=False, soft_wrap=True)
 
 
 def _next(made: MadeCanaries) -> None:
