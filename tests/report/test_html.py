@@ -121,7 +121,7 @@ def test_what_there_is_to_know_is_there(page) -> None:
         "6 of 50 members score above every non-member", "not the probability that this record",
         "scored tokens 90 41 0.80 < 0.001", "too few", "unseen compare RUN_BEFORE RUN_AFTER",
         "4 judged members occur more than once", "attacker's access logit", "AML.T0024.000",
-        "No conformity", "attribute inference", "@misc{doe2027270100001", "2 stratified folds",
+        "no conformity", "attribute inference", "@misc{doe2027270100001", "2 stratified folds",
         "tokens read by the target 777", "7 near duplicate", "3 × too short", "it needs logits",
         "content: 31 tokens", "numpy 2.4", "unseen audit finetune --config runs/r/config.yaml",
         "only these records",
@@ -134,8 +134,8 @@ def test_a_refusal_has_no_headline_anywhere(run) -> None:
     page = render(run, found)
     text = words(page)
     assert "Refused: the evidence is invalid" in text
-    assert "the two files differ without any model" in text
-    assert text.index("the two files differ") < text.index("Is the evidence valid?")
+    assert "The two files differ without any model." in text
+    assert text.index("The two files differ") < text.index("Is the evidence valid?")
     assert "What to do: Hold out at random." in text
     for part in (reports.SENTENCE, "40.0% of", "Members identified at", "AUC of strong", "►",
                  "score above every", "How the finding was made", "ε ≥",
@@ -201,12 +201,14 @@ def test_rows_are_those_of_the_table(run, page) -> None:
     assert found["score"] == pytest.approx([table["score.strong"][i] for i in order], abs=1e-3)
     others = [s for s, m in zip(table["score.strong"], table["member"], strict=True) if not m]
     slow = [sum(other >= table["score.strong"][i] for other in others) / 40 for i in order]
-    assert found["population FPR"] == pytest.approx(slow, abs=1e-5)
+    assert found["population FPR"] == pytest.approx(slow, rel=1e-2)
     assert found["file"] == [table["slice.file"][i] for i in order]
     body = page[page.index("<tbody>", page.index('id="records-table"')) :]
     static = re.findall(r"<tr><td><bdi>(.*?)</bdi>", body[: body.index("</tbody>")])
     members = [i for i in order if table["member"][i]][:STATIC_ROWS]
     assert static == [table["id"][i] for i in members]
+    assert "<bdi>&lt; 2.5%</bdi>" in body  # above all of 40: no more can be said
+    assert "<bdi>0.0%</bdi>" not in body
 
 
 HOSTILE = {
@@ -230,7 +232,7 @@ def test_hostile_ids_are_text(tmp_path) -> None:
     assert "x" * 60 not in page
     ids = embedded(page)["id"]
     for id_ in HOSTILE.values():
-        assert short(visible(" ".join(id_.split())), 48) in ids
+        assert visible(short(" ".join(id_.split()), 48)) in ids
     assert "bdi" in outline.tags
 
 

@@ -1,68 +1,15 @@
 from __future__ import annotations
 
 import pytest
+import reports
 
 from unseen.report.markdown import render, safe
 from unseen.report.summary import footnotes, percent_rate, rows, shown_rates
-from unseen.runs.results import (
-    AttackResult,
-    Headline,
-    Number,
-    Results,
-    RunFacts,
-    Slice,
-    TprAtFpr,
-)
-
-
-def number(value: float) -> Number:
-    return Number(
-        value=value, ci=(value - 0.1, value + 0.1), confidence=0.95, method="m", n=(50, 40)
-    )
-
-
-def attack(name: str, auc: float, kind: str = "attack", **more) -> AttackResult:
-    at = (
-        TprAtFpr(
-            fpr=0.01, expected_false_positives=0.4, resolution="unresolvable", needs_nonmembers=100
-        ),
-        TprAtFpr(
-            fpr=0.1,
-            tpr=number(0.4),
-            threshold=1.0,
-            expected_false_positives=4,
-            resolution="indicative",
-            needs_nonmembers=100,
-        ),
-    )
-    given = {"n": (50, 40), "auc": number(auc), "tpr_at_fpr": at} | more
-    return AttackResult(name=name, kind=kind, **given)
 
 
 @pytest.fixture
-def results() -> Results:
-    return Results(
-        run=RunFacts(
-            id="r", created="2026-01-01", tool="unseen", scenario="finetune", seed=0, plan="p",
-            seconds=1.0,
-        ),
-        target={"model": "m|<script>alert(1)</script>", "provider": "hf"},
-        access="logit",
-        attacks=(
-            attack("weak", 0.55, unscored={"too short": 3}),
-            attack("strong", 0.9),
-            attack("words", 0.5, "blind"),
-            attack("upside_down", 0.2, inverted=True),
-        ),
-        control=(attack("strong", 0.5, "control"),),
-        skipped={"other": "it needs logits"},
-        headline=Headline(
-            metric="tpr@fpr=0.1", fpr=0.1, chosen=("strong", "strong"), tpr=number(0.4),
-            realised_fpr=number(0.1), found=True, sentence="40% are identified.",
-        ),
-        slices=(Slice(by="<b>", value="x|y", attack="strong", n=(5, 5), note="too few"),),
-        limitations=("only these records",),
-    )  # fmt: skip
+def results():
+    return reports.results()
 
 
 def test_best_first_then_baselines_then_chance(results) -> None:
@@ -87,7 +34,7 @@ def test_footnotes_say_what_the_table_cannot(results) -> None:
 
 def test_every_part_is_there_and_nothing_is_markup(results) -> None:
     text = render(results)
-    for words in ("# Membership audit", "40% are identified", "strong", "only these records"):
+    for words in ("# Membership audit", reports.SENTENCE, "strong", "only these records"):
         assert words in text
     assert "<script>" not in text
     assert "<b>" not in text
@@ -111,3 +58,52 @@ def test_safe_keeps_text_text() -> None:
 
 def test_rates_are_short() -> None:
     assert [percent_rate(rate) for rate in (0.001, 0.01, 0.05)] == ["0.1%", "1%", "5%"]
+
+
+def test_the_same_sections_as_the_page(results) -> None:
+    text = render(results, reports.about())
+    titles = [line.removeprefix("## ") for line in text.splitlines() if line.startswith("## ")]
+    assert titles == [
+        "Leakage found, with caution", "Is the evidence valid?", "How well do the attacks work?",
+        "Which records are exposed?", "Which groups?", "What does it mean?", "Cost and coverage",
+        "Provenance", "Limits",
+    ]  # fmt: skip
+    for part in (
+        "overlap: what overlap found", "| warning | overlap |", "look at &lt;b&gt;dropped.csv",
+        "6 of 50 members score above", "| scored tokens | 90 | 41 | 0.80 |", "AML.T0024.000",
+        "unseen compare RUN_BEFORE RUN_AFTER",
+        "@misc{doe2027270100001", "tokens read by the target: 777", "⟨content, 31 tokens, scored⟩",
+        "unseen audit finetune --config runs/r/config.yaml",
+    ):  # fmt: skip
+        assert part in text, part
+
+
+def test_a_refusal_has_no_headline() -> None:
+    text = render(reports.invalid(epsilon=reports.bound()), reports.about())
+    assert "## Refused: the evidence is invalid" in text
+    assert "the two files differ without any model" in text
+    for part in (reports.SENTENCE, "►", "score above every", "ε ≥", "How the finding was made"):
+        assert part not in text, part
+
+
+def test_a_bound_on_epsilon_says_that_it_is_one() -> None:
+    assert "ε ≥ 2.30 (lower bound" in render(reports.results(epsilon=reports.bound()))
+    other = render(reports.results(epsilon=reports.bound("indicative")))
+    assert "2.30 (indicative, not a bound" in other
+
+
+def test_nothing_closes_a_fence() -> None:
+    about = reports.about()
+    about["config"]["model"] = "a\n```\n<script>"
+    text = render(reports.results(), about)
+    block = text[text.index("folds: 2") :]
+    assert block[: block.index("````")].count("```") == 1
+
+
+def test_scores_from_elsewhere_have_a_report_too() -> None:
+    bare = reports.results(
+        run=reports.results().run.model_copy(update={"scenario": "scores", "id": ""}), target={},
+        access="", data=None, checks=(), validity=None, threat_model=None, exposed=None, slices=(),
+        control=(), skipped={},
+    )  # fmt: skip
+    assert "# Membership scores" in render(bare)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import logging
 import re
 import warnings
 from contextlib import contextmanager
@@ -235,6 +236,9 @@ def _brief(name: str, most: int = 34) -> str:
 @contextmanager
 def _settings() -> Iterator[None]:
     """Matplotlib as it comes, whatever the user has changed, and then as we want it."""
+    logger = logging.getLogger("matplotlib")
+    level = logger.level
+    logger.setLevel(logging.ERROR)  # that fonts are looked for, once, is of no interest here
     import matplotlib as mpl
 
     with mpl.rc_context():
@@ -253,7 +257,10 @@ def _settings() -> Iterator[None]:
                 "ytick.color": _INK,
             }
         )
-        yield
+        try:
+            yield
+        finally:
+            logger.setLevel(level)
 
 
 def _canvas() -> tuple[Figure, Axes]:

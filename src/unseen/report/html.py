@@ -73,6 +73,19 @@ class RecordTable:
     n_all: int
 
 
+@dataclass(frozen=True)
+class _Look:
+    """How numbers of records are written, here and by the script.
+
+    Attributes:
+        digits: decimals of scores.
+        least: in place of a population FPR of zero, which so few non-members cannot show.
+    """
+
+    digits: int
+    least: str
+
+
 def render(folder: RunFolder, results: Results, *, reveal: bool = False) -> str:
     """The report as one HTML page.
 
@@ -146,7 +159,7 @@ def shown(text: object, most: int = 300) -> str:
     >>> shown("a\u202eb\n c")
     'a\\u202eb c'
     """
-    return short(visible(" ".join(str(text).split())), most)
+    return visible(short(" ".join(str(text).split()), most))
 
 
 def tiles(results: Results) -> tuple[Tile, ...]:
@@ -240,27 +253,28 @@ def _records(table: pa.Table, attack: AttackResult, *, reveal: bool) -> RecordTa
     rows = [row for row in rows if row[wanted[2]] is not None]
     # Equal scores stay in the order of the file.
     rows.sort(key=lambda row: -row[wanted[2]])
-    digits = _digits([row[wanted[2]] for row in rows])
+    n_others = sum(not row["member"] for row in rows)
+    look = _Look(_digits([row[wanted[2]] for row in rows]), _least(n_others))
     names = ("id", "side", "score", "population FPR",
              *("tokens" for _ in optional), *(name.removeprefix("slice.") for name in groups),
              *text)  # fmt: skip
     columns: list[list[Any]] = [
         [shown(row["id"], _LONGEST_ID) for row in rows],
         [int(row["member"]) for row in rows],
-        [round(row[wanted[2]], digits) for row in rows],
-        [round(row[wanted[3]], 5) for row in rows],
+        [round(row[wanted[2]], look.digits) for row in rows],
+        [float(f"{row[wanted[3]] or 0.0:.3g}") for row in rows],
         *([row[name] for row in rows] for name in optional),
         *([shown(row[name], _LONGEST_ID) for row in rows] for name in groups),
         *([shown(row["text"], _LONGEST_TEXT) for row in rows] for _ in text),
     ]
     numeric = frozenset(range(2, 4 + len(optional)))
-    data, n_rows = _embedded(names, columns, numeric, digits)
+    data, n_rows = _embedded(names, columns, numeric, look)
     members = [place for place, row in enumerate(rows) if row["member"]][:STATIC_ROWS]
     return RecordTable(
         attack=attack.name,
         columns=names,
         numeric=numeric,
-        top=tuple(_cells(columns, place, digits) for place in members),
+        top=tuple(_cells(columns, place, look) for place in members),
         data=data,
         n_rows=n_rows,
         n_all=len(rows),
@@ -277,21 +291,30 @@ def _digits(scores: Sequence[float]) -> int:
     return int(np.clip(3 - np.floor(np.log10(max(largest, 1e-9))), 1, 9))
 
 
-def _cells(columns: Sequence[Sequence[Any]], place: int, digits: int) -> tuple[str, ...]:
+def _least(n: int) -> str:
+    """What so many non-members can say of a record that scores above all of them.
+
+    >>> _least(40)
+    '< 2.5%'
+    """
+    return f"< {100 / n:.2g}%" if n else "–"
+
+
+def _cells(columns: Sequence[Sequence[Any]], place: int, look: _Look) -> tuple[str, ...]:
     """A row as text, as the script writes it too."""
     id_, member, score, fpr, *more = (column[place] for column in columns)
     side = "member" if member else "non-member"
     return (
         id_,
         side,
-        f"{score:.{digits}f}",
-        percent(fpr),
+        f"{score:.{look.digits}f}",
+        look.least if not fpr else percent(fpr) if fpr >= 0.001 else f"{100 * fpr:.2g}%",
         *("" if one is None else str(one) for one in more),
     )
 
 
 def _embedded(
-    names: Sequence[str], columns: Sequence[Sequence[Any]], numeric: frozenset[int], digits: int
+    names: Sequence[str], columns: Sequence[Sequence[Any]], numeric: frozenset[int], look: _Look
 ) -> tuple[str, int]:
     """The rows that fit, as JSON that can stand in a script element."""
     n = len(columns[0])
@@ -299,14 +322,14 @@ def _embedded(
         kept = n if n <= most else min(n, FEWER_ROWS, most)
         packed = [_packed(column[:kept]) for column in columns]
         text = json.dumps(
-            {"names": list(names), "numeric": sorted(numeric), "digits": digits, "n": kept,
-             "columns": packed},
+            {"names": list(names), "numeric": sorted(numeric), "digits": look.digits,
+             "least": look.least, "n": kept, "columns": packed},
             separators=(",", ":"), ensure_ascii=False,
         )  # fmt: skip
+        for char in "<>&\u2028\u2029":
+            text = text.replace(char, f"\\u{ord(char):04x}")
         if len(text.encode()) <= MOST_BYTES:
             break
-    for char in "<>&\u2028\u2029":
-        text = text.replace(char, f"\\u{ord(char):04x}")
     return text, kept
 
 

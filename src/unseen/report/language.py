@@ -84,8 +84,8 @@ NO_TELEMETRY = (
 )
 
 NO_CONFORMITY = (
-    "These are the places where public catalogues speak of what was tested. No conformity with any "
-    "of them is claimed or shown."
+    "Where public catalogues speak of what was tested (no conformity with any of them is claimed or "
+    "shown):"
 )
 
 
@@ -340,11 +340,11 @@ def for_privacy_officers(results: Results) -> tuple[str, ...]:
         lines.append("This run decides nothing: the data allows no finding, in either direction.")
     elif found.found:
         lines.append(
-            "Somebody who holds a record and asks the model about it can often tell whether the "
-            f"record was in the training data: of the training records, {percent(found.tpr.value)} "
-            f"are recognised ({_interval(found)}), while {percent(found.realised_fpr.value)} of "
-            "other records are wrongly accused. That somebody's record was in the data can itself "
-            "be personal information."
+            "Somebody who holds a record and can ask the model learns more than by chance whether "
+            f"the record was in the training data: {percent(found.tpr.value)} of the training "
+            f"records are recognised ({_interval(found)}), and {percent(found.realised_fpr.value)} "
+            "of other records are wrongly taken for one. That somebody's record was in the data "
+            "can itself be personal information."
         )
     else:
         lines.append(

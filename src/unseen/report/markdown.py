@@ -87,7 +87,7 @@ def _block(block: Block) -> str:
     if isinstance(block, Code):
         return _code(block)
     if isinstance(block, Checks):
-        header = ("", "check", "measured", "must hold", "what it means", "what to do")
+        header = ("status", "check", "measured", "must hold", "what it means", "what to do")
         return _table(header, map(_check, block.checks))
     if isinstance(block, Example):
         return safe("".join(map(_part, block.parts)))

@@ -96,6 +96,7 @@ def _section(results: Results) -> str:
             f"(held out: {data.split_origin})"
         )
     lines.append(f"- Attacker's access: {safe(results.access) or 'scores alone'}")
-    lines += ["", *(safe(limit) for limit in results.limitations), ""]
+    lines += [f"- Limit: {safe(limit)}" for limit in results.limitations]
+    lines.append("")
     lines.append(f"Measured with {safe(results.run.tool)}, run {safe(results.run.id)}.")
     return "\n".join(lines) + "\n"

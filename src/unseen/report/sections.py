@@ -303,8 +303,7 @@ def _privacy(results: Results) -> tuple[Block, ...]:
         pairs.append(("out of scope", "; ".join(results.out_of_scope)))
     blocks.append(Pairs(tuple(pairs)))
     if model is not None and model.taxonomy:
-        blocks.append(Pairs(tuple(model.taxonomy.items())))
-        blocks.append(Text(say.NO_CONFORMITY))
+        blocks += [Text(say.NO_CONFORMITY), Pairs(tuple(model.taxonomy.items()))]
     return tuple(blocks)
 
 
@@ -366,10 +365,7 @@ def _provenance(results: Results, about: Mapping[str, Any]) -> tuple[Block, ...]
         ("plan", run.plan),
         ("seed", str(run.seed)),
     ]
-    pairs += [(f"target, {name}", value) for name, value in sorted(results.target.items())]
-    pairs += [
-        (f"reference, {name}", value) for name, value in sorted((results.reference or {}).items())
-    ]
+    pairs += [("target", _described(results.target)), ("reference", _described(results.reference))]
     pairs += [
         (f"fingerprint, {role}", str(digest))
         for role, digest in sorted((about.get("fingerprints") or {}).items(), reverse=True)
@@ -386,22 +382,28 @@ def _provenance(results: Results, about: Mapping[str, Any]) -> tuple[Block, ...]
     blocks: list[Block] = [Pairs(tuple((name, value) for name, value in pairs if value))]
     if data is not None and data.example:
         blocks.append(Audience("The first record as the model reads it", (Example(data.example),)))
-    config = _config(about)
-    if config and run.id:
-        folder = str(config.get("run_dir") or f"{config.get('runs', 'runs')}/{run.id}")
-        where = shlex.quote(f"{folder}/config.yaml")
-        blocks.append(
-            Audience(
-                "Again",
-                (
-                    Code(f"unseen audit finetune --config {where}", "repeats the audit"),
-                    Code(f"unseen report {shlex.quote(folder)}", "renders this report again"),
-                    Code(_yaml(config), "config.yaml", folded=True),
-                ),
-            )
-        )
+    blocks += _again(results, _config(about))
     blocks.append(Text(say.NO_TELEMETRY))
     return tuple(blocks)
+
+
+def _again(results: Results, config: Mapping[str, Any]) -> list[Block]:
+    """How to repeat the run, where a command can."""
+    if not config or not results.run.id:
+        return []
+    folder = str(config.get("run_dir") or f"{config.get('runs', 'runs')}/{results.run.id}")
+    file = shlex.quote(f"{folder}/config.yaml")
+    again = [
+        Code(f"unseen report {shlex.quote(folder)}", "renders this report again"),
+        Code(_yaml(config), "config.yaml", folded=True),
+    ]
+    if results.run.scenario == "finetune":
+        again.insert(0, Code(f"unseen audit finetune --config {file}", "repeats the audit"))
+    return [Audience("Again", tuple(again))]
+
+
+def _described(model: Mapping[str, str] | None) -> str:
+    return " · ".join(f"{name} {value}" for name, value in (model or {}).items() if value)
 
 
 def _versions(provenance: Mapping[str, Any]) -> list[tuple[str, str]]:

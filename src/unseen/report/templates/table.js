@@ -16,7 +16,10 @@
     if (value === null) return "";
     if (column === SIDE) return value ? "member" : "non-member";
     if (column === SCORE) return value.toFixed(given.digits);
-    if (column === FPR) return (100 * value).toFixed(1) + "%";
+    if (column === FPR) {
+      if (!value) return given.least;
+      return (value >= 0.001 ? (100 * value).toFixed(1) : (100 * value).toPrecision(2)) + "%";
+    }
     return String(value);
   }
 
