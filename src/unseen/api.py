@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from unseen.runs.canary import CanaryAudit, MadeCanaries
     from unseen.runs.collect import Progress
     from unseen.runs.compare import Comparison
+    from unseen.runs.doctor import Diagnosis
+    from unseen.runs.estimate import Forecast
     from unseen.runs.gate import GateResult
     from unseen.runs.results import Epsilon
     from unseen.runs.verify import Verification
@@ -263,6 +265,66 @@ def audit_finetune(
         config, target=target, records=data, progress=progress, note=note, report=_report
     )
     return Audit(folder.path, results)
+
+
+def plan(
+    target: str | Path | LogprobTarget | None = None,
+    data: Records | None = None,
+    *,
+    config: FinetuneAudit | None = None,
+    progress: Progress | None = None,
+    note: Any = None,
+    **choices: Any,
+) -> Forecast:
+    """What would `audit_finetune` take for the same arguments? No run folder is made.
+
+    A few batches are run, so that times are those of this model on this machine.
+
+    Args:
+        target: a model folder or name, or a target.
+        data: records of both sides; or give `members` and `nonmembers` files.
+        config: all choices at once, instead of `choices`.
+        progress: called with what is being done, how much of it is done, and how much there is.
+        note: called with sentences that the user should know.
+        **choices: fields of `FinetuneAudit`.
+
+    Returns:
+        Requests, tokens, batches, seconds and bytes; attacks; rates that can be resolved.
+
+    Raises:
+        UnseenError: with every fault that the audit would find before it asks the model.
+    """
+    from unseen.runs.estimate import estimate
+
+    if config is not None and choices:
+        raise ConfigError(f"got config and also {', '.join(choices)}", fix="give one of them")
+    if isinstance(target, str | Path):
+        choices["model"], target = str(target), None
+    config = config or configure(**choices)
+    return estimate(config, target=target, records=data, progress=progress, note=note)
+
+
+def doctor(
+    target: str | Path | LogprobTarget | None = None, *, note: Any = None, **choices: Any
+) -> Diagnosis:
+    """What do this machine and, where one is named, this model allow?
+
+    Args:
+        target: a model folder or name, or a target; None looks at the machine alone.
+        note: called with sentences on what is being done.
+        **choices: fields of `FinetuneAudit` that say how a model is loaded: reference, dtype, …
+
+    Returns:
+        Rows with what was found and how to mend it; what is missing raises no error.
+
+    Raises:
+        ConfigError: for a choice that does not exist.
+    """
+    from unseen.runs.doctor import diagnose
+
+    if isinstance(target, str | Path):
+        choices["model"], target = str(target), None
+    return diagnose(configure(**choices), target=target, note=note)
 
 
 def score_run(run: str | Path, attacks: Sequence[str] = (), **choices: Any) -> Audit:

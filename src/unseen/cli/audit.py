@@ -9,6 +9,7 @@ from cyclopts import App, Parameter
 from unseen.cli.codes import of_results
 from unseen.cli.gate import announce
 from unseen.cli.output import out, progress, say
+from unseen.cli.plan import announce as announce_plan
 from unseen.runs.config import FinetuneAudit
 
 app = App(name="audit", help="Audit a model: was this record in its data?")
@@ -18,6 +19,7 @@ app = App(name="audit", help="Audit a model: was this record in its data?")
 def finetune(
     *,
     config: Annotated[FinetuneAudit, Parameter(name="*")] = FinetuneAudit(),  # noqa: B008 (frozen)
+    dry_run: Annotated[bool, Parameter(negative=())] = False,
     json_: Annotated[bool, Parameter(name="--json", negative=())] = False,
 ) -> int:
     """Was this record in the data that the model was fine-tuned on?
@@ -28,8 +30,11 @@ def finetune(
 
     Args:
         config: the audit.
+        dry_run: say what the audit would take, and do no more; as unseen plan.
         json_: print results.json instead of the table.
     """
+    if dry_run:
+        return announce_plan(config, json_=json_)
     from unseen.api import audit_finetune
     from unseen.report.terminal import show
 

@@ -27,6 +27,7 @@ from unseen.errors import ConfigError, PreflightError, StoreError, UnseenError, 
 
 _CONFIG_FLAG = "--config"
 _CONFIG_FILE = "unseen.yaml"
+_CONFIGURED = ("audit", "plan")
 _CONTINUED = ("audit", "demo", "canary")
 
 app = App(
@@ -47,6 +48,10 @@ app.command(
     name="canary",
     help="Random records, trained on by coin: a lower bound on epsilon.",
 )
+app.command(
+    "unseen.cli.doctor:doctor", name="doctor", help="What do this machine and a model allow?"
+)
+app.command("unseen.cli.plan:plan", name="plan", help="What would an audit take?")
 app.command(
     "unseen.cli.check:check", name="check", help="Can membership be measured with these records?"
 )
@@ -137,7 +142,7 @@ def _of_the_system(error: OSError) -> StoreError:
 
 def _dispatch(argv: list[str]) -> int:
     argv, file = _config_file(argv)
-    sources = Sources(os.environ, file if argv[:1] == ["audit"] else None, app)
+    sources = Sources(os.environ, file if argv[:1] and argv[0] in _CONFIGURED else None, app)
     app.config = [sources]
     try:
         code = app(argv, exit_on_error=False, print_error=False, result_action="return_value")
@@ -164,9 +169,10 @@ def _config_file(argv: list[str]) -> tuple[list[str], YamlFile]:
         raise ConfigError(
             f"{_CONFIG_FLAG} needs the name of a file", fix=f"{_CONFIG_FLAG} {_CONFIG_FILE}"
         )
-    if given and rest[:1] and rest[0] != "audit":
+    if given and rest[:1] and rest[0] not in _CONFIGURED:
         raise ConfigError(
-            f"{_CONFIG_FLAG} is read by unseen audit alone", fix=f"leave {_CONFIG_FLAG} out"
+            f"{_CONFIG_FLAG} is read by unseen audit and unseen plan alone",
+            fix=f"leave {_CONFIG_FLAG} out",
         )
     named = given[0] if given else os.environ.get("UNSEEN_CONFIG")
     return rest, YamlFile(Path(named or _CONFIG_FILE), must_exist=bool(named))

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from unseen.data.records import Records
     from unseen.runs.collect import Model
     from unseen.runs.config import FinetuneAudit
-    from unseen.targets.access import LogprobTarget
+    from unseen.targets.access import Access, LogprobTarget
 
 _NOT_OF_THE_PLAN = {
     "run_dir", "runs", "cache_dir", "cache", "offline", "batch_tokens", "threads", "reveal", "keep_tokens",
@@ -176,11 +176,7 @@ def plan_attacks(
     run: list[Attack] = []
     skipped: dict[str, str] = {}
     for name, (attack, named) in attacks.items():
-        why = None
-        if attack.access > access:
-            why = f"it needs {attack.access.name.lower()} access, the target gives {access.name.lower()}"
-        elif REFERENCE not in models and any(s.of == REFERENCE for s in attack.signals()):
-            why = "it needs a reference model: --reference MODEL"
+        why = obstacle(attack, access, reference=REFERENCE in models)
         if why is None:
             run.append(attack)
         elif named:
@@ -191,6 +187,23 @@ def plan_attacks(
         raise AccessError("no attack is left to run", fix="unseen ls attacks --explain")
     control, control_note = _control(config, run, models)
     return Plan(tuple(run), control, skipped, control_note)
+
+
+def obstacle(attack: Attack, access: Access, *, reference: bool) -> str | None:
+    """Why an attack cannot be run, or None where it can.
+
+    Args:
+        attack: the attack.
+        access: what the target gives.
+        reference: whether there is a reference model.
+    """
+    if attack.access > access:
+        return (
+            f"it needs {attack.access.name.lower()} access, the target gives {access.name.lower()}"
+        )
+    if not reference and any(signal.of == REFERENCE for signal in attack.signals()):
+        return "it needs a reference model: --reference MODEL"
+    return None
 
 
 def _control(

@@ -1,0 +1,230 @@
+"""What an audit would take, before it is begun: requests, tokens, time, memory. Writes nothing.
+
+The requests are those of the audit itself: the same records, the same template, the same batches. A
+few of the batches are run to see how fast the model reads; everything else follows by tokens.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from pydantic import Field
+
+from unseen.attacks import label
+from unseen.errors import OutOfMemoryError
+from unseen.metrics.roc import resolution
+from unseen.runs.audit import Note, answers_file, ready
+from unseen.runs.collect import Model, Progress, questions
+from unseen.runs.rendered import rendered
+from unseen.runs.results import Part, RenderedPart, Resolution
+from unseen.scoring.engine import Engine
+from unseen.scoring.store import Store
+from unseen.signals.base import REFERENCE, TARGET
+from unseen.types import Batch
+
+if TYPE_CHECKING:
+    from unseen.data.records import Records
+    from unseen.runs.config import FinetuneAudit
+    from unseen.targets.access import LogprobTarget
+
+PROBES = 3
+"""Batches that are timed, of each model: the longest rows, the middle ones, the shortest ones."""
+_LONGEST = 20.0
+"""Seconds after which no further batch is timed."""
+
+
+class Timing(Part):
+    """How long measuring would take, from batches that were timed."""
+
+    seconds: float = Field(description="tokens to read, at the mean speed of the probe")
+    bounds: tuple[float, float] = Field(
+        description="the same at the highest and the lowest speed of a batch: no confidence interval"
+    )
+    batches: int = Field(description="batches that were timed")
+    tokens: int = Field(description="tokens in them")
+
+
+class Asked(Part):
+    """What one model would be asked."""
+
+    requests: int = Field(description="questions of all attacks")
+    distinct: int = Field(description="of them different: each is asked once")
+    cached: int = Field(description="answered already")
+    batches: int = Field(description="batches that are left to run")
+    tokens: int = Field(description="tokens that the model reads in them")
+    time: Timing | None = Field(None, description="null where nothing is left, or no batch fitted")
+
+
+class Resolved(Part):
+    """What these non-members can say about one false-positive rate."""
+
+    fpr: float
+    resolution: Resolution
+    needs_nonmembers: int | None = Field(
+        None, description="non-members that the next better resolution takes"
+    )
+
+
+class Forecast(Part):
+    """An audit that has not been begun."""
+
+    target: dict[str, str]
+    reference: dict[str, str] | None = None
+    access: str
+    n: tuple[int, int] = Field(description="members and non-members that would be judged")
+    set_aside: tuple[int, int] = Field(description="of both sides, known to attacks")
+    dropped: int = Field(description="records that occur on both sides")
+    example: tuple[RenderedPart, ...] = ()
+    attacks: tuple[str, ...]
+    control: tuple[str, ...]
+    control_note: str | None = None
+    skipped: dict[str, str] = Field(default_factory=dict)
+    asked: dict[str, Asked] = Field(description="by the model's role")
+    memory_bytes: int | None = Field(None, description="at most in use so far; null: not known")
+    memory_basis: str = ""
+    fpr: tuple[Resolved, ...]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def seconds(self) -> tuple[float, float, float] | None:
+        """Time of all models: estimate, shortest, longest; None where nothing was timed."""
+        times = [asked.time for asked in self.asked.values() if asked.time is not None]
+        if not times:
+            return None
+        return (
+            sum(one.seconds for one in times),
+            sum(one.bounds[0] for one in times),
+            sum(one.bounds[1] for one in times),
+        )
+
+
+def estimate(
+    config: FinetuneAudit,
+    *,
+    target: LogprobTarget | None = None,
+    records: Records | None = None,
+    progress: Progress | None = None,
+    note: Note | None = None,
+) -> Forecast:
+    """What an audit with these choices would take.
+
+    Args:
+        config: every choice.
+        target: a target that the caller has made, instead of `config.model`.
+        records: records that the caller has read.
+        progress: told how far preparing is.
+        note: told what the user should know.
+
+    Raises:
+        UnseenError: for every fault that the audit itself would find before it asks a model.
+    """
+    start = ready(config, target=target, records=records, say=note or (lambda _: None))
+    prepared, models, plan = start.prepared, start.models, start.plan
+    asks = questions(
+        plan.signals,
+        prepared.judged.records,
+        models,
+        known_members=prepared.known.members,
+        known_nonmembers=prepared.known.nonmembers,
+        progress=progress,
+    )
+    file = answers_file(config)
+    notes: list[str] = []
+    asked: dict[str, Asked] = {}
+    with Store(file if config.cache and file.is_file() else None) as store:
+        for role, requests in asks.items():
+            engine = Engine(models[role].target, store, batch_tokens=config.batch_tokens)
+            distinct, todo = engine.remaining(requests)
+            asked[role] = Asked(
+                requests=len(requests),
+                distinct=len(distinct),
+                cached=len(distinct) - sum(len(batch.requests) for batch in todo),
+                batches=len(todo),
+                tokens=sum(batch.n_tokens for batch in todo),
+                time=_timing(models[role], todo, notes),
+            )
+    memory, basis = _memory(models[TARGET])
+    n = (len(prepared.judged.members), len(prepared.judged.nonmembers))
+    known = [resolution(n[1], fpr) for fpr in config.fpr]
+    return Forecast(
+        target=models[TARGET].target.describe(),
+        reference=models[REFERENCE].target.describe() if REFERENCE in models else None,
+        access=models[TARGET].target.access.name.lower(),
+        n=n,
+        set_aside=(len(prepared.known.members), len(prepared.known.nonmembers)),
+        dropped=len(prepared.dropped),
+        example=rendered(prepared.judged.records, models[TARGET].encoder),
+        attacks=tuple(label(attack) for attack in plan.attacks),
+        control=tuple(label(attack) for attack in plan.control),
+        control_note=plan.control_note,
+        skipped=plan.skipped,
+        asked=asked,
+        memory_bytes=memory,
+        memory_basis=basis,
+        fpr=tuple(
+            Resolved(fpr=one.fpr, resolution=one.status, needs_nonmembers=one.needs_nonmembers)
+            for one in known
+        ),
+        notes=tuple(notes),
+    )
+
+
+def _timing(model: Model, todo: Sequence[Batch], notes: list[str]) -> Timing | None:
+    """Times a few of the batches; their answers are thrown away."""
+    if not todo:
+        return None
+    name = model.target.name
+    places = sorted({round(i * (len(todo) - 1) / (PROBES - 1)) for i in range(PROBES)})
+    try:
+        model.target.execute(todo[-1])  # the first call of all is slow: nothing is warm yet
+    except OutOfMemoryError:
+        notes.append(f"{name}: not even the smallest batch fits into memory")
+        return None
+    timed: list[tuple[int, float]] = []
+    begun = time.perf_counter()
+    for place in places:
+        if timed and time.perf_counter() - begun > _LONGEST:
+            break
+        started = time.perf_counter()
+        try:
+            model.target.execute(todo[place])
+        except OutOfMemoryError:
+            notes.append(f"{name}: the largest batch does not fit: an audit would halve it")
+            continue
+        timed.append((todo[place].n_tokens, max(time.perf_counter() - started, 1e-9)))
+    return timing(sum(batch.n_tokens for batch in todo), timed)
+
+
+def timing(tokens: int, timed: Sequence[tuple[int, float]]) -> Timing | None:
+    """The time for some tokens, from batches of (tokens, seconds).
+
+    >>> timing(1000, [(100, 1.0), (100, 3.0)])
+    Timing(seconds=20.0, bounds=(10.0, 30.0), batches=2, tokens=200)
+    """
+    if not timed:
+        return None
+    read, seconds = sum(n for n, _ in timed), sum(s for _, s in timed)
+    each = [s / n for n, s in timed]
+    return Timing(
+        seconds=round(tokens * seconds / read, 1),
+        bounds=(round(tokens * min(each), 1), round(tokens * max(each), 1)),
+        batches=len(timed),
+        tokens=read,
+    )
+
+
+def _memory(model: Model) -> tuple[int | None, str]:
+    """The most memory in use so far, the models and the largest timed batch included."""
+    torch: Any = sys.modules.get("torch")  # where it is not loaded, no model of it is
+    device = model.target.describe().get("device", "")
+    if torch is not None and device.startswith("cuda"):
+        return int(torch.cuda.max_memory_allocated(device)), f"of {device}"
+    try:
+        import resource
+    except ImportError:  # not on this system
+        return None, ""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak * (1 if sys.platform == "darwin" else 1024), "of this process"

@@ -1,0 +1,156 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import records
+
+import unseen
+from unseen.cli import plan as command
+from unseen.cli.main import run
+from unseen.errors import ConfigError, OutOfMemoryError
+from unseen.runs.estimate import Forecast, timing
+from unseen.types import Batch
+
+ATTACKS = ("loss", "lowercase", "recall", "reference", "icp_sp")
+
+
+@pytest.fixture
+def given(tmp_path, monkeypatch) -> dict:
+    monkeypatch.chdir(tmp_path)
+    members, nonmembers = records.sides(tmp_path / "data", 40)
+    return {
+        "members": str(members),
+        "nonmembers": str(nonmembers),
+        "attacks": ATTACKS,
+        "cache_dir": tmp_path / "cache",
+        "batch_tokens": 3000,
+        "bootstrap": 200,
+    }
+
+
+class Counting(unseen.FakeTarget):
+    """Keeps the batches that it was asked."""
+
+    def __init__(self, *args, **options) -> None:
+        super().__init__(*args, **options)
+        self.batches: list[Batch] = []
+
+    def execute(self, batch: Batch):
+        self.batches.append(batch)
+        return super().execute(batch)
+
+
+def test_it_is_what_the_audit_then_asks(given, tmp_path) -> None:
+    forecast = unseen.plan(unseen.FakeTarget(["x"]), **given)
+    assert not (tmp_path / "runs").exists()
+    assert not (tmp_path / "cache").exists()
+    target = Counting(["x"])
+    results = unseen.audit_finetune(target, **given, preflight=False).results
+    asked = forecast.asked["target"]
+    assert asked.distinct == results.requests["target"]
+    assert asked.cached == 0
+    assert asked.requests > asked.distinct  # icp_sp and loss ask the same of a record
+    assert asked.batches == len(target.batches)
+    slow = sum(
+        len(batch.prefix) + sum(len(row.context + row.continuation) for row in batch.requests)
+        - len(batch.prefix) * len(batch.requests)
+        for batch in target.batches
+    )  # fmt: skip
+    assert asked.tokens == slow
+    assert forecast.asked["reference"].distinct == results.requests["reference"]
+    assert forecast.n == (results.data.members.n_judged, results.data.nonmembers.n_judged)
+    assert forecast.set_aside == results.data.set_aside
+    assert forecast.attacks == tuple(row.name for row in results.attacks)
+    assert forecast.example == results.data.example
+    again = unseen.plan(unseen.FakeTarget(["x"]), **given)
+    assert (again.asked["target"].cached, again.asked["target"].batches) == (asked.distinct, 0)
+    assert again.seconds is None
+    assert command._time(again) == "nothing is left to ask"
+
+
+def test_few_batches_are_run_and_none_is_kept(given) -> None:
+    target = Counting(["x"])
+    forecast = unseen.plan(target, **given)
+    assert len(target.batches) == 4  # one to warm up, three that are timed
+    time = forecast.asked["target"].time
+    assert time is not None
+    assert time.bounds[0] <= time.seconds <= time.bounds[1]
+    assert time.tokens == sum(batch.n_tokens for batch in target.batches[1:])
+    lengths = [max(row.length for row in batch.requests) for batch in target.batches[1:]]
+    assert lengths[0] == max(lengths)
+    assert forecast.memory_bytes is None or forecast.memory_bytes > 10**6
+
+
+def test_time_follows_from_tokens() -> None:
+    assert timing(10, []) is None
+    found = timing(10_000, [(100, 0.5), (300, 0.5)])
+    assert found is not None
+    assert found.seconds == pytest.approx(10_000 / (400 / 1.0))
+    assert found.bounds == (pytest.approx(10_000 * 0.5 / 300, abs=0.1), 50.0)
+
+
+def test_batches_that_do_not_fit_are_reported(given) -> None:
+    class Small(unseen.FakeTarget):
+        fits = (1, 3, 4)
+        reference = None
+
+        def execute(self, batch: Batch):
+            self.n_calls = getattr(self, "n_calls", 0) + 1
+            if self.n_calls not in self.fits:
+                raise OutOfMemoryError("full")
+            return super().execute(batch)
+
+    given |= {"attacks": ("loss", "lowercase", "recall")}
+    some = unseen.plan(Small(["x"]), **given)
+    assert any("does not fit" in note for note in some.notes)
+    assert some.asked["target"].time.batches == 2
+    Small.fits = ()
+    none = unseen.plan(Small(["x"]), **given)
+    assert none.asked["target"].time is None
+    assert "not even the smallest" in none.notes[0]
+    assert "not known" in command._time(none)
+
+
+def test_rates_that_cannot_be_resolved_are_named(given) -> None:
+    forecast = unseen.plan(unseen.FakeTarget(), **(given | {"attacks": ("loss",)}), fpr=(0.01, 0.2))
+    assert [(one.fpr, one.resolution, one.needs_nonmembers) for one in forecast.fpr] == [
+        (0.01, "unresolvable", 100),
+        (0.2, "indicative", 50),
+    ]
+
+
+def test_the_faults_are_those_of_the_audit(given) -> None:
+    with pytest.raises(ConfigError, match="no model"):
+        unseen.plan(**given)
+    with pytest.raises(ConfigError, match="config and also"):
+        unseen.plan(config=unseen.FinetuneAudit(), seed=1)
+
+
+def words(given: dict) -> list[str]:
+    return [
+        "--members", given["members"], "--nonmembers", given["nonmembers"],
+        "--model", "fake/" + given["members"], "--attacks", "loss,recall", "--cache-dir", "c",
+    ]  # fmt: skip
+
+
+def test_on_the_command_line(given, capsys, tmp_path) -> None:
+    assert run(["plan", *words(given)]) == 0
+    shown = capsys.readouterr()
+    for word in ("target", "example", "requests", "time", "FPR", "loss, recall", "set aside"):
+        assert word in shown.out, word
+    assert run(["plan", *words(given), "--json"]) == 0
+    first = Forecast.model_validate_json(capsys.readouterr().out)
+    assert run(["audit", "finetune", *words(given), "--dry-run", "--json"]) == 0
+    second = Forecast.model_validate_json(capsys.readouterr().out)
+    assert first.asked["target"].tokens == second.asked["target"].tokens
+    assert not (tmp_path / "runs").exists()
+    assert run(["plan", "--members", "gone.jsonl", *words(given)[2:]]) == 2
+    assert capsys.readouterr().err.count("error[") == 1
+
+
+def test_options_come_from_the_file_as_for_the_audit(given, capsys) -> None:
+    Path("unseen.yaml").write_text(f"fpr: [0.2]\nmembers: {given['members']}\n")
+    assert run(["plan", *words(given)[2:], "--json"]) == 0
+    assert [one["fpr"] for one in json.loads(capsys.readouterr().out)["fpr"]] == [0.2]
