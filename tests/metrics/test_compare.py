@@ -263,3 +263,27 @@ def test_the_smallest_difference_is_found_as_often_as_it_says():
             paired_differences(*pair(rng, 200, 1.0, second, 0.8), rng=rng, draws=200)[0].p < 0.05
         )
     assert 0.7 <= np.mean(found) <= 0.93, np.mean(found)
+
+
+@pytest.mark.slow
+def test_clusters_are_needed_and_are_enough():
+    """30 clusters of 5 a side, most of the change of a record shared within its cluster."""
+    n, size, hits = 150, 5, {"whole": [], "alone": []}
+    member = np.arange(2 * n) < n
+    clusters = (np.arange(2 * n) // size).tolist()
+    for seed in range(250):
+        rng = np.random.default_rng(seed)
+        first, second = (
+            member * 1.0
+            + np.sqrt(0.6) * np.repeat(rng.normal(size=2 * n // size), size)
+            + np.sqrt(0.4) * rng.normal(size=2 * n)
+            for _ in range(2)
+        )
+        for name, together in (("whole", clusters), ("alone", None)):
+            found = paired_differences(
+                first, second, member, rng=rng, fprs=(0.1,), draws=200, clusters=together
+            )
+            hits[name].append([one.difference.low <= 0 <= one.difference.high for one in found])
+    held = {name: np.mean(values, axis=0) for name, values in hits.items()}
+    assert held["whole"].min() >= 0.95 - 3 * np.sqrt(0.95 * 0.05 / 250), held
+    assert held["alone"][0] < 0.85, held
