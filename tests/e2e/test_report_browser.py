@@ -161,6 +161,23 @@ def test_nothing_sticks_out_at_any_width(page, file, pixels: int) -> None:
         " window.innerWidth + 1).map(one => one.outerHTML.slice(0, 80))"
     )
     assert wide == []
+    gone = page.value(
+        "Array.from(document.querySelectorAll('main *, header *')).filter(one =>"
+        " !one.closest('.scroll, svg, pre, .unseen') && one.getBoundingClientRect().right < 0)"
+        ".map(one => one.outerHTML.slice(0, 80))"
+    )
+    assert gone == []
+
+
+def test_every_check_is_seen(page, file) -> None:
+    page.open(file)
+    page.width(1280)
+    boxes = page.value(
+        "Array.from(document.querySelectorAll('.checks > li'), one => {"
+        " const box = one.getBoundingClientRect(); return [box.left, box.width, box.height]; })"
+    )
+    assert len(boxes) == 3
+    assert all(left >= 0 and width > 500 and height > 20 for left, width, height in boxes)
 
 
 def test_every_control_and_figure_has_a_name(page, file) -> None:

@@ -129,7 +129,8 @@ def _page(
         lstrip_blocks=True,
     )  # fmt: skip
     environment.filters["shown"] = shown
-    environment.filters["sentence"] = say.sentence
+    names = frozenset(row.name for row in (*results.attacks, *results.control))
+    environment.filters["sentence"] = lambda text: say.sentence(text, names)
     environment.filters["kind"] = lambda block: type(block).__name__
     environment.globals["interval"] = interval
     script, style = (

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 from unseen.report.summary import number, percent, percent_rate, rate
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Container, Iterable
 
     from unseen.runs.results import AttackResult, Check, Epsilon, Headline, Results, SharedFeature
 
@@ -68,6 +68,8 @@ RANKING_WITHHELD = (
     "Which records are exposed cannot be said: the scores rank records by something other than "
     "membership."
 )
+
+GROUPS_WITHHELD = "Groups are not compared: the scores measure something other than membership."
 
 NO_RANKING = "No attack has scored a record."
 
@@ -141,15 +143,15 @@ def outcome(results: Results) -> Outcome:
     return Outcome("clear", f"No leakage found{caution}", found.sentence, reasons)
 
 
-def sentence(text: str) -> str:
-    """Text that begins and ends like a sentence.
+def sentence(text: str, names: Container[str] = ()) -> str:
+    """Text that begins and ends like a sentence; names stay as they are typed.
 
-    >>> sentence("too few records")
-    'Too few records.'
+    >>> sentence("too few records"), sentence("loss is high", {"loss"})
+    ('Too few records.', 'loss is high.')
     """
     text = text.strip()
-    # Names of attacks and options begin sentences too, and stay as they are typed.
-    if re.match(r"[a-z]+(-[a-z]+)*([ ,:]|$)", text):
+    first = re.match(r"[a-z]+(-[a-z]+)*(?=[ ,:]|$)", text)
+    if first is not None and first[0] not in names:
         text = text[:1].upper() + text[1:]
     return text if text.endswith((".", "!", "?")) else f"{text}."
 

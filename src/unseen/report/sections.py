@@ -232,7 +232,7 @@ def _records(results: Results, about: Mapping[str, Any]) -> tuple[Block, ...]:
 
 def _groups(results: Results) -> tuple[Block, ...]:
     if say.refused(results):
-        return (Text(say.RANKING_WITHHELD),)
+        return (Text(say.GROUPS_WITHHELD),)
     if not results.slices:
         return (Text(say.NO_GROUPS),)
     fprs = {at.fpr for part in results.slices for at in part.tpr_at_fpr}
