@@ -98,18 +98,14 @@ def audit(
     started = time.monotonic()
     say = note or (lambda _: None)
     start = ready(config, target=target, records=records, say=say)
-    prepared, models, plan, identity = start.prepared, start.models, start.plan, start.identity
-    folder = _open_folder(config, models[TARGET].target.name, identity)
+    folder = _open_folder(start)
     with folder.locked():
-        attempt = _begin(folder, config, identity, models, prepared)
+        about = _begin(folder, start)
         say(f"run folder {folder.path}")
-        preflight = checked_first(config, models, prepared.judged, folder, attempt, say)
-        with _store(config) as store:
-            observations, cost = _measure(config, plan, prepared, models, store, progress, attempt)
-        results = _finish(
-            folder, config, plan, identity, prepared, models, observations, cost, attempt, started,
-            preflight,
-        )  # fmt: skip
+        preflight = checked_first(config, start.models, start.prepared.judged, folder, about, say)
+        with Store(answers_file(config) if config.cache else None) as store:
+            measured = _measure(start, store, progress)
+        results = _finish(folder, start, about, preflight, measured, started)
         if report is not None:
             report(folder, results)
         folder.write_manifest()
@@ -121,12 +117,14 @@ class Ready:
     """An audit of which everything is decided and nothing is measured yet.
 
     Attributes:
+        config: every choice.
         prepared: the records.
         models: role -> model, loaded.
         plan: attacks and control.
         identity: a hash of everything that the results depend on.
     """
 
+    config: FinetuneAudit
     prepared: Prepared
     models: dict[str, Model]
     plan: Plan
@@ -161,13 +159,14 @@ def ready(
     for name, why in plan.skipped.items():
         say(f"{name} is not run: {why}")
     identity = plan_id(config, prepared.judged, prepared.known, models, plan)
-    return Ready(prepared, models, plan, identity)
+    return Ready(config, prepared, models, plan, identity)
 
 
 # --- the run folder ---------------------------------------------------------------------------
 
 
-def _open_folder(config: FinetuneAudit, model: str, identity: str) -> RunFolder:
+def _open_folder(start: Ready) -> RunFolder:
+    config, identity = start.config, start.identity
     if config.run_dir is not None:
         path = config.run_dir
         if (path / "run.json").is_file():
@@ -184,16 +183,12 @@ def _open_folder(config: FinetuneAudit, model: str, identity: str) -> RunFolder:
     if unfinished is not None:
         return RunFolder(unfinished)
     stamp = datetime.now(UTC).strftime("%Y-%m-%dT%H-%M-%S")
-    return RunFolder(config.runs / f"{stamp}_{slug(model)}_{secrets.token_hex(2)}")
+    return RunFolder(
+        config.runs / f"{stamp}_{slug(start.models[TARGET].target.name)}_{secrets.token_hex(2)}"
+    )
 
 
-def _begin(
-    folder: RunFolder,
-    config: FinetuneAudit,
-    identity: str,
-    models: dict[str, Model],
-    prepared: Prepared,
-) -> dict[str, Any]:
+def _begin(folder: RunFolder, start: Ready) -> dict[str, Any]:
     """Writes the header of the run; returns it, with this attempt as the last."""
     about: dict[str, Any] = {"created": now(), "attempts": [], "preflight": None}
     if (folder.path / "run.json").is_file():
@@ -205,22 +200,22 @@ def _begin(
         "id": folder.path.name,
         "tool": f"unseen {__version__}",
         "scenario": "finetune",
-        "plan": identity,
+        "plan": start.identity,
         "status": "running",
         **about,
-        "config": config.model_dump(mode="json"),
-        "data": prepared.judged.describe(),
-        "models": {role: model.target.describe() for role, model in models.items()},
-        "fingerprints": {role: model.target.fingerprint for role, model in models.items()},
+        "config": start.config.model_dump(mode="json"),
+        "data": start.prepared.judged.describe(),
+        "models": {role: model.target.describe() for role, model in start.models.items()},
+        "fingerprints": {role: model.target.fingerprint for role, model in start.models.items()},
         "provenance": versions(),
     }
     folder.unsealed()
     folder.write_json("run.json", about)
-    folder.write_text("config.yaml", _yaml(config))
+    folder.write_text("config.yaml", _yaml(start.config))
     folder.write_rows(
         "data/dropped.csv",
         ("id", "side", "reason", "other_id"),
-        ((d.id, d.side, d.reason, d.other_id) for d in prepared.dropped),
+        ((d.id, d.side, d.reason, d.other_id) for d in start.prepared.dropped),
     )
     point_latest(folder.path)
     return about
@@ -238,54 +233,38 @@ def answers_file(config: FinetuneAudit) -> Path:
     return (config.cache_dir or default_cache()) / "answers.sqlite"
 
 
-def _store(config: FinetuneAudit) -> Store:
-    return Store(answers_file(config) if config.cache else None)
-
-
 # --- measure, score, judge --------------------------------------------------------------------
 
 
-def _measure(
-    config: FinetuneAudit,
-    plan: Plan,
-    prepared: Prepared,
-    models: dict[str, Model],
-    store: Store,
-    progress: Progress | None,
-    attempt: dict[str, Any],
-) -> tuple[Observations, Cost]:
-    observations, cost = collect(
-        plan.signals,
-        prepared.judged.records,
-        models,
+def _measure(start: Ready, store: Store, progress: Progress | None) -> tuple[Observations, Cost]:
+    return collect(
+        start.plan.signals,
+        start.prepared.judged.records,
+        start.models,
         store=store,
-        known_members=prepared.known.members,
-        known_nonmembers=prepared.known.nonmembers,
-        batch_tokens=config.batch_tokens,
+        known_members=start.prepared.known.members,
+        known_nonmembers=start.prepared.known.nonmembers,
+        batch_tokens=start.config.batch_tokens,
         progress=progress,
     )
-    attempt["attempts"][-1] |= {"requests_scored": cost.scored, "tokens_read": cost.tokens}
-    return observations, cost
 
 
 def _finish(
     folder: RunFolder,
-    config: FinetuneAudit,
-    plan: Plan,
-    identity: str,
-    prepared: Prepared,
-    models: dict[str, Model],
-    observations: Observations,
-    cost: Cost,
+    start: Ready,
     about: dict[str, Any],
-    started: float,
     preflight: tuple[Check, ...],
+    measured: tuple[Observations, Cost],
+    started: float,
 ) -> Results:
+    config, judged, plan = start.config, start.prepared.judged, start.plan
+    target, reference = start.models[TARGET], start.models.get(REFERENCE)
+    observations, cost = measured
     folder.write_observations(observations, tokens=config.keep_tokens)
-    lengths, truncated = measure_lengths(prepared.judged.records, models[TARGET].encoder)
-    judge = Judge(config, Subjects.from_records(prepared.judged, lengths, reveal=config.reveal))
+    lengths, truncated = measure_lengths(judged.records, target.encoder)
+    judge = Judge(config, Subjects.from_records(judged, lengths, reveal=config.reveal))
     verdicts = judge.judge(plan.attacks, plan.control, observations)
-    data = data_facts(config, prepared, models[TARGET].encoder, lengths, truncated)
+    data = data_facts(config, start.prepared, target.encoder, lengths, truncated)
     results = Results(
         run=RunFacts(
             id=folder.path.name,
@@ -293,14 +272,14 @@ def _finish(
             tool=about["tool"],
             scenario="finetune",
             seed=config.seed,
-            plan=identity,
+            plan=start.identity,
             seconds=round(time.monotonic() - started, 1),
         ),
-        target=models[TARGET].target.describe(),
-        reference=models[REFERENCE].target.describe() if REFERENCE in models else None,
-        access=models[TARGET].target.access.name.lower(),
+        target=target.target.describe(),
+        reference=None if reference is None else reference.target.describe(),
+        access=target.target.access.name.lower(),
         data=data,
-        threat_model=threat_model(config, models[TARGET]),
+        threat_model=threat_model(config, target),
         control_note=plan.control_note,
         skipped=plan.skipped,
         requests=cost.requests,
@@ -310,7 +289,12 @@ def _finish(
     )
     folder.write_table("records.parquet", judge.table(verdicts))
     folder.write_json("results.json", results.model_dump(mode="json"))
-    about["attempts"][-1] |= {"ended": now(), "status": "complete"}
+    about["attempts"][-1] |= {
+        "ended": now(),
+        "status": "complete",
+        "requests_scored": cost.scored,
+        "tokens_read": cost.tokens,
+    }
     folder.write_json("run.json", about | {"status": "complete"})
     return results
 

@@ -9,12 +9,13 @@ from typing import Any
 
 from unseen.attacks import create, label
 from unseen.attacks.base import Attack
-from unseen.errors import ConfigError, StoreError
-from unseen.runs.config import FinetuneAudit, configure
+from unseen.errors import ConfigError
+from unseen.runs.config import FinetuneAudit, StatisticsChoices, configure
 from unseen.runs.folder import RunFolder
-from unseen.runs.judge import Judge, Scored, Subjects
+from unseen.runs.judge import Judge, Scored
 from unseen.runs.results import Results
 from unseen.runs.validity import concluded, of_preflight
+from unseen.runs.verify import FinishedRun, finished
 from unseen.signals.base import REFERENCE, TARGET, Observations, Signal, asked_of
 
 
@@ -43,9 +44,9 @@ def rescore(
     started = time.monotonic()
     folder = RunFolder.existing(path)
     with folder.locked():
-        about, before = _finished(folder)
-        config = _config(folder, about, choices)
-        subjects, scored = Subjects.from_table(folder.read_table("records.parquet"))
+        done = finished(path)
+        before, subjects, scored = done.results, done.subjects, done.scored
+        config = _config(done, choices)
         run = _attacks(attacks, before)
         observations = folder.read_observations(_signals(run), subjects.ids)
         control = _control(run, before, observations)
@@ -62,30 +63,15 @@ def rescore(
                 **concluded(judge, verdicts, before.data, of_preflight(before.checks)),
             }
         )
+        kept = {name: getattr(config, name) for name in StatisticsChoices.model_fields}
         folder.unsealed()
+        folder.write_json("run.json", done.about | {"config": done.config | kept})
         folder.write_table("records.parquet", judge.table(verdicts))
         folder.write_json("results.json", results.model_dump(mode="json"))
         if report is not None:
             report(folder, results)
         folder.write_manifest()
     return folder, results
-
-
-def _finished(folder: RunFolder) -> tuple[dict[str, Any], Results]:
-    """The header and the results of a run that ended, and that nobody has changed since."""
-    about = folder.read_json("run.json")
-    if about.get("status") != "complete":
-        raise StoreError(
-            f"{folder.path} is not finished",
-            fix="run the command that began it again: it continues",
-        )
-    faults = folder.altered()
-    if faults:
-        raise StoreError(
-            f"{folder.path} is not as the run left it: {'; '.join(faults)}",
-            fix="run the audit again: answers that are still in the cache are not asked for again",
-        )
-    return about, folder.read_results()
 
 
 def _attacks(specs: tuple[str, ...], before: Results) -> tuple[Attack, ...]:
@@ -149,9 +135,6 @@ def _on_reference(attack: Attack) -> list[Signal]:
     return [asked_of(signal, REFERENCE) for signal in attack.signals()]
 
 
-def _config(folder: RunFolder, about: dict[str, Any], choices: dict[str, Any]) -> FinetuneAudit:
-    kept = about.get("config")
-    if not isinstance(kept, dict):
-        raise StoreError(f"{folder.path / 'run.json'} holds no configuration")
-    given = {k: v for k, v in kept.items() if k in FinetuneAudit.model_fields}
+def _config(done: FinishedRun, choices: dict[str, Any]) -> FinetuneAudit:
+    given = {k: v for k, v in done.config.items() if k in FinetuneAudit.model_fields}
     return configure(**(given | choices))
