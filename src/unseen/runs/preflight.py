@@ -3,7 +3,7 @@
 Each of these faults has gone unnoticed in practice and turned a whole audit into noise: a server
 that answers 0 for every token, log-probabilities shifted by one token, an adapter that is left out
 of scoring, answers that depend on what else is in the batch, a beginning-of-text token too many.
-The model itself is asked, never the store: some twenty questions of at most 64 tokens.
+The model itself is asked, never the store: some twenty questions of at most 40 tokens.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ TITLES = {
 }
 
 N_MEMBERS, N_NONMEMBERS = 3, 2
-_LONGEST = 64
+_LONGEST = 40
 """Tokens of a record that are read here, its context included."""
-_CONTEXT = 32
+_CONTEXT = 16
 _GENERATED = 4
 _N_PROMPTS = 2
 _N_OTHERS = 2
