@@ -200,27 +200,21 @@ def report_run(run: str | Path, format: str = "html", *, reveal: bool = False) -
     return _rendered(done.folder, done.results, format, reveal=reveal)
 
 
-def renew_report(run: str | Path, *, reveal: bool = False) -> Path:
+def renew_report(run: str | Path) -> Path:
     """Writes report.html and report.md of a finished run again.
 
     Args:
         run: the run folder.
-        reveal: refused, for a report with text stands nowhere unasked.
 
     Returns:
         report.html of the run folder.
 
     Raises:
-        ConfigError: where there is no run, or text is to be shown.
+        ConfigError: where there is no run.
         StoreError: where the run is unfinished, changed, damaged or of another version.
     """
     from unseen.runs.verify import finished
 
-    if reveal:
-        raise ConfigError(
-            "a report with the records' text is not written into the run folder",
-            fix=f"unseen report {run} --reveal --out FILE.html",
-        )
     folder = RunFolder.existing(Path(run))
     with folder.locked():
         done = finished(folder.path)

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 from cyclopts import Parameter
 
 from unseen.cli.output import say
+from unseen.errors import ConfigError
 
 
 def report(
@@ -36,7 +37,12 @@ def report(
     endings = {".html": "html", ".md": "md", ".json": "json"}
     chosen = format_ or (endings.get(out.suffix, "html") if out is not None else "html")
     if out is None and chosen == "html":
-        print(renew_report(run, reveal=reveal))
+        if reveal:
+            raise ConfigError(
+                "a report with the records' text is not written into the run folder",
+                fix=f"unseen report {run} --reveal --out FILE.html",
+            )
+        print(renew_report(run))
         return 0
     text = report_run(run, chosen, reveal=reveal)
     if out is None:
