@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from unseen.errors import ConfigError, UnknownNameError, need
+from unseen.errors import ConfigError, StoreError, UnknownNameError, need
 from unseen.report import html, markdown, modelcard
 from unseen.runs.audit import audit
 from unseen.runs.config import FinetuneAudit, configure
@@ -216,6 +217,10 @@ def renew_report(run: str | Path) -> Path:
     from unseen.runs.verify import finished
 
     folder = RunFolder.existing(Path(run))
+    if not os.access(folder.path, os.W_OK):
+        raise StoreError(
+            f"{folder.path} must not be written to", fix=f"unseen report {run} --out FILE.html"
+        )
     with folder.locked():
         done = finished(folder.path)
         folder.unsealed()

@@ -106,3 +106,11 @@ def test_from_python(run, tmp_path) -> None:
     assert reports.SENTENCE in audit.report(tmp_path / "x.html").read_text()
     with pytest.raises(ConfigError, match=r"\.pdf"):
         audit.report(tmp_path / "x.pdf")
+
+
+def test_a_folder_that_must_not_change_is_reported_elsewhere(run, monkeypatch, capsys) -> None:
+    monkeypatch.setattr("os.access", lambda *_: False)
+    assert command(["report", "r"]) == 2
+    assert "unseen report r --out FILE.html" in " ".join(capsys.readouterr().err.split())
+    assert not (run.path / "report.html").exists()
+    assert command(["report", "r", "--out", "a.html"]) == 0

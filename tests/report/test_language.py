@@ -83,3 +83,18 @@ def test_every_paper_of_our_attacks_has_a_title() -> None:
     entries = say.bibtex(reports.attack("a", 0.5, paper=paper) for paper in papers)
     assert entries.count("@misc{") == len(set(papers))
     assert "title = {{arXiv:" not in entries
+
+
+def test_canaries_are_spoken_of_as_canaries() -> None:
+    run = reports.results().run.model_copy(update={"scenario": "canary"})
+    results = reports.results(run=run, epsilon=reports.bound())
+    assert "Canaries are trained on once" in say.for_engineers(results)[1][0].text
+    assert any("nobody's personal data" in line for line in say.for_privacy_officers(results))
+
+
+def test_a_brief_bound_keeps_what_it_is() -> None:
+    value, what = say.epsilon(reports.bound(), brief=True)
+    assert value == "ε ≥ 2.30"
+    assert what == "lower bound, 95 % confidence, δ = 1e-05, 91 of 100 guesses right"
+    assert say.epsilon(reports.bound())[1] == f"{what}; one run"
+    assert "not a bound" in say.epsilon(reports.bound("indicative"), brief=True)[1]

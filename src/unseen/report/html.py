@@ -212,7 +212,7 @@ def _epsilon_tile(results: Results) -> Tile:
         return Tile("Privacy loss ε", "not measured", what, "muted")
     if say.refused(results):
         return Tile("Privacy loss ε", "not reported", "there is no finding", "muted")
-    value, what = say.epsilon(results.epsilon)
+    value, what = say.epsilon(results.epsilon, brief=True)
     return Tile("Privacy loss ε", value, what)
 
 

@@ -156,14 +156,20 @@ def sentence(text: str, names: Container[str] = ()) -> str:
     return text if text.endswith((".", "!", "?")) else f"{text}."
 
 
-def epsilon(found: Epsilon) -> tuple[str, str]:
-    """A bound on epsilon, or a number that is none: the value, and what it means."""
+def epsilon(found: Epsilon, *, brief: bool = False) -> tuple[str, str]:
+    """A bound on epsilon, or a number that is none: the value, and what it means.
+
+    Args:
+        found: the bound.
+        brief: leave out how it was computed.
+    """
     how = (
-        f"at {100 * found.confidence:g} % confidence, δ = {found.delta:g}; {found.method}, "
+        f"{100 * found.confidence:g} % confidence, δ = {found.delta:g}, "
         f"{found.correct} of {found.guesses} guesses right"
     )
+    how = how if brief else f"{how}; {found.method}"
     if found.kind == "bound":
-        return f"ε ≥ {found.lower:.2f}", f"lower bound {how}"
+        return f"ε ≥ {found.lower:.2f}", f"lower bound, {how}"
     return f"{found.lower:.2f}", f"indicative, not a bound: {how}"
 
 
@@ -274,11 +280,12 @@ def for_engineers(results: Results) -> tuple[str, tuple[Advice, ...]]:
             (),
         )
     repeated = results.data.repeated[0] if results.data is not None else 0
-    here = (
-        f"{repeated} judged members occur more than once."
-        if repeated
-        else "No judged member occurs more than once here; near-duplicates may."
-    )
+    if results.run.scenario == "canary":
+        here = "Canaries are trained on once; a record that is repeated is worse off than they are."
+    elif repeated:
+        here = f"{repeated} judged members occur more than once."
+    else:
+        here = "No judged member occurs more than once here; near-duplicates may."
     advice = (
         Advice(
             "Remove duplicates.",
@@ -354,6 +361,11 @@ def for_privacy_officers(results: Results) -> tuple[str, ...]:
             f"the training data: {percent(found.tpr.value)} of the training records are flagged "
             f"({_interval(found)}), and {percent(found.realised_fpr.value)} of other records. This "
             "does not show that no attack can."
+        )
+    if results.run.scenario == "canary":
+        lines.append(
+            "The records are canaries, made at random for this test: they stand for the records "
+            "that are easiest to recognise, and are nobody's personal data."
         )
     if model is not None:
         lines.append(_CONTEXTS[model.release_context])
