@@ -246,6 +246,22 @@ def test_positions_that_count_padding_are_found(tmp_path) -> None:
     assert [id_ for id_, check in made.items() if check.status == "fail"] == ["batch_invariance"]
 
 
+@pytest.mark.parametrize(("n", "status"), [(0, "pass"), (2, "warn"), (8, "fail")])
+def test_records_that_bring_a_beginning_of_their_own(n, status) -> None:
+    texts = [f"{'<|begin|>' * (i % 4 < n / 2)}some words, {i}: <|begin|> is one" for i in range(8)]
+    drawn = [Record(str(i), (Turn("text", text),)) for i, text in enumerate(texts)]
+    made = preflight(models(unseen.FakeTarget()), drawn[:4], drawn[4:], seed=0)
+    assert made[0].status == status
+
+
+def test_a_target_that_cannot_generate_is_checked_without() -> None:
+    class Scores(unseen.FakeTarget):
+        def generate(self, prompts, *, max_new_tokens):
+            raise NotImplementedError
+
+    assert checked(Scores(TEXTS))["teacher_forced"].status == "pass"
+
+
 def test_a_model_is_not_blamed_for_being_its_own_reference() -> None:
     found = checked(unseen.FakeTarget(), unseen.FakeTarget())["adapter_effect"]
     assert found.status == "warn"
