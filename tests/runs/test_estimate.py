@@ -73,27 +73,32 @@ def test_it_is_what_the_audit_then_asks(given, tmp_path) -> None:
 def test_few_batches_are_run_and_none_is_kept(given) -> None:
     target = Counting(["x"])
     forecast = unseen.plan(target, **given)
-    assert len(target.batches) == 4  # one to warm up, three that are timed
+    # Of each kind one to warm up and three that are timed, those with a prefix twice.
+    assert [bool(batch.prefix) for batch in target.batches] == [True] * 7 + [False] * 4
     time = forecast.asked["target"].time
     assert time is not None
     assert time.bounds[0] <= time.seconds <= time.bounds[1]
-    assert time.tokens == sum(batch.n_tokens for batch in target.batches[1:])
-    lengths = [max(row.length for row in batch.requests) for batch in target.batches[1:]]
-    assert lengths[0] == max(lengths)
+    timed = [*target.batches[2:7:2], *target.batches[8:]]
+    assert time.batches == len(timed) == 6
+    assert time.tokens == sum(batch.n_tokens - len(batch.prefix) for batch in timed)
+    plain = [max(row.length for row in batch.requests) for batch in target.batches[7:]]
+    assert plain == sorted(plain, reverse=True)
     assert forecast.memory_bytes is None or forecast.memory_bytes > 10**6
 
 
 def test_time_follows_from_tokens() -> None:
-    assert timing(10, []) is None
-    found = timing(10_000, [(100, 0.5), (300, 0.5)])
+    assert timing([]) is None
+    assert timing([(10, [])]) is None
+    found = timing([(10_000, [(100, 0.5), (300, 0.5)]), (50, [(10, 1.0)])])
     assert found is not None
-    assert found.seconds == pytest.approx(10_000 / (400 / 1.0))
-    assert found.bounds == (pytest.approx(10_000 * 0.5 / 300, abs=0.1), 50.0)
+    assert found.seconds == pytest.approx(10_000 / (400 / 1.0) + 5)
+    assert found.bounds == (pytest.approx(10_000 * 0.5 / 300 + 5, abs=0.1), 55.0)
+    assert (found.batches, found.tokens) == (3, 410)
 
 
 def test_batches_that_do_not_fit_are_reported(given) -> None:
     class Small(unseen.FakeTarget):
-        fits = (1, 3, 4)
+        fits = (3, 4)
         reference = None
 
         def execute(self, batch: Batch):
@@ -102,14 +107,13 @@ def test_batches_that_do_not_fit_are_reported(given) -> None:
                 raise OutOfMemoryError("full")
             return super().execute(batch)
 
-    given |= {"attacks": ("loss", "lowercase", "recall")}
+    given |= {"attacks": ("loss", "lowercase")}
     some = unseen.plan(Small(["x"]), **given)
     assert any("does not fit" in note for note in some.notes)
     assert some.asked["target"].time.batches == 2
     Small.fits = ()
     none = unseen.plan(Small(["x"]), **given)
     assert none.asked["target"].time is None
-    assert "not even the smallest" in none.notes[0]
     assert "not known" in command._time(none)
 
 

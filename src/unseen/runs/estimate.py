@@ -31,7 +31,8 @@ if TYPE_CHECKING:
     from unseen.targets.access import LogprobTarget
 
 PROBES = 3
-"""Batches that are timed, of each model: the longest rows, the middle ones, the shortest ones."""
+"""Batches of each kind that are timed, from the longest to the shortest rows. Of a kind are those with
+a shared prefix, and those without: their tokens cost differently."""
 _LONGEST = 20.0
 """Seconds after which no further batch is timed."""
 
@@ -44,7 +45,7 @@ class Timing(Part):
         description="the same at the highest and the lowest speed of a batch: no confidence interval"
     )
     batches: int = Field(description="batches that were timed")
-    tokens: int = Field(description="tokens in them")
+    tokens: int = Field(description="tokens in them, without shared prefixes")
 
 
 class Asked(Part):
@@ -174,45 +175,66 @@ def estimate(
 
 def _timing(model: Model, todo: Sequence[Batch], notes: list[str]) -> Timing | None:
     """Times a few of the batches; their answers are thrown away."""
-    if not todo:
-        return None
-    name = model.target.name
-    places = sorted({round(i * (len(todo) - 1) / (PROBES - 1)) for i in range(PROBES)})
-    try:
-        model.target.execute(todo[-1])  # the first call of all is slow: nothing is warm yet
-    except OutOfMemoryError:
-        notes.append(f"{name}: not even the smallest batch fits into memory")
-        return None
-    timed: list[tuple[int, float]] = []
     begun = time.perf_counter()
-    for place in places:
-        if timed and time.perf_counter() - begun > _LONGEST:
-            break
-        started = time.perf_counter()
-        try:
-            model.target.execute(todo[place])
-        except OutOfMemoryError:
-            notes.append(f"{name}: the largest batch does not fit: an audit would halve it")
+    kinds: list[tuple[int, list[tuple[int, float]]]] = []
+    for prefixed in (True, False):
+        batches = [batch for batch in todo if bool(batch.prefix) == prefixed]
+        if not batches:
             continue
-        timed.append((todo[place].n_tokens, max(time.perf_counter() - started, 1e-9)))
-    return timing(sum(batch.n_tokens for batch in todo), timed)
+        # The longest rows come first: with them, memory is known too, and nothing is cold any more.
+        warm = _seconds(model, batches[0])
+        if warm is None:
+            notes.append(f"{model.target.name}: the largest batch does not fit: it would be halved")
+        timed: list[tuple[int, float]] = []
+        for place in sorted({(2 * i + 1) * len(batches) // (2 * PROBES) for i in range(PROBES)}):
+            if timed and time.perf_counter() - begun > _LONGEST:
+                break
+            if prefixed:  # it is read once for many batches: of these, the first is no measure
+                _seconds(model, batches[place])
+            seconds = _seconds(model, batches[place])
+            if seconds is not None:
+                timed.append((_own(batches[place]), seconds))
+        kinds.append((sum(map(_own, batches)), timed))
+    return timing(kinds)
 
 
-def timing(tokens: int, timed: Sequence[tuple[int, float]]) -> Timing | None:
-    """The time for some tokens, from batches of (tokens, seconds).
+def _own(batch: Batch) -> int:
+    """Tokens of a batch without the prefix."""
+    return batch.n_tokens - len(batch.prefix)
 
-    >>> timing(1000, [(100, 1.0), (100, 3.0)])
+
+def _seconds(model: Model, batch: Batch) -> float | None:
+    started = time.perf_counter()
+    try:
+        model.target.execute(batch)
+    except OutOfMemoryError:
+        return None
+    return max(time.perf_counter() - started, 1e-9)
+
+
+def timing(kinds: Sequence[tuple[int, Sequence[tuple[int, float]]]]) -> Timing | None:
+    """The time for batches of some kinds, from a few of each; None where a kind has none.
+
+    Args:
+        kinds: tokens in all batches of the kind, and (tokens, seconds) of those that were timed.
+
+    >>> timing([(1000, [(100, 1.0), (100, 3.0)])])
     Timing(seconds=20.0, bounds=(10.0, 30.0), batches=2, tokens=200)
     """
-    if not timed:
+    if not kinds or not all(timed for _, timed in kinds):
         return None
-    read, seconds = sum(n for n, _ in timed), sum(s for _, s in timed)
-    each = [s / n for n, s in timed]
+    mean = low = high = 0.0
+    for tokens, timed in kinds:
+        each = [s / n for n, s in timed]
+        mean += tokens * sum(s for _, s in timed) / sum(n for n, _ in timed)
+        low += tokens * min(each)
+        high += tokens * max(each)
+    everything = [one for _, timed in kinds for one in timed]
     return Timing(
-        seconds=round(tokens * seconds / read, 1),
-        bounds=(round(tokens * min(each), 1), round(tokens * max(each), 1)),
-        batches=len(timed),
-        tokens=read,
+        seconds=round(mean, 1),
+        bounds=(round(low, 1), round(high, 1)),
+        batches=len(everything),
+        tokens=sum(n for n, _ in everything),
     )
 
 
