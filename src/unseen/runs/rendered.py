@@ -68,7 +68,8 @@ def in_a_line(parts: Sequence[RenderedPart]) -> str:
     words: list[str] = []
     for part in parts:
         if part.text is None:
-            words.append(f" [{part.n_tokens} tokens{', scored' if part.scored else ''}] ")
+            tokens = "1 token" if part.n_tokens == 1 else f"{part.n_tokens} tokens"
+            words.append(f" [{tokens}{', scored' if part.scored else ''}] ")
         else:
             words.append(short(part.text, _LONGEST))
     return "".join(words).strip(" ")
