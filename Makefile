@@ -9,6 +9,7 @@ VENV   := .venv
 READY  := $(VENV)/.ready
 BIN    := $(VENV)/bin
 # More compute threads than cores make small models several times slower.
+TESTS  := -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile
 RUN    := OMP_NUM_THREADS=$${OMP_NUM_THREADS:-1} $(BIN)/python
 
 .PHONY: setup demo test quick check bench clean
@@ -27,10 +28,10 @@ demo: $(READY)
 	$(BIN)/unseen demo
 
 test: $(READY)
-	$(RUN) -m pytest
+	$(RUN) $(TESTS)
 
 quick: $(READY)
-	$(RUN) -m pytest -m 'not slow'
+	$(RUN) $(TESTS) -m 'not slow'
 
 check: $(READY)
 	$(BIN)/ruff format --check .

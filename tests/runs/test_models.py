@@ -30,7 +30,7 @@ def test_records_are_encoded_once_for_models_of_one_tokenizer_and_their_lengths(
         rendered = Counting.rendered
         assert rendered > 0
         observations, _ = collect(signals, RECORDS[1:], models, store=store)
-    lengths, truncated = measure_lengths(RECORDS[1:], models[TARGET])
+    lengths, truncated = measure_lengths(RECORDS[1:], models[TARGET].encoder)
     assert Counting.rendered == rendered
     assert lengths == {
         id_: len(observations.get(TokenStatistics(), id_).logprob) for id_ in observations.ids
@@ -41,7 +41,7 @@ def test_records_are_encoded_once_for_models_of_one_tokenizer_and_their_lengths(
 
 def test_what_cannot_be_scored_has_no_length() -> None:
     models = open_models(FinetuneAudit(), FakeTarget())
-    assert measure_lengths(RECORDS[:2], models[TARGET]) == ({"r0": 0, "r1": 6}, 0)
+    assert measure_lengths(RECORDS[:2], models[TARGET].encoder) == ({"r0": 0, "r1": 6}, 0)
 
 
 def test_another_context_is_another_encoding() -> None:

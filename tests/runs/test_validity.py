@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,7 +14,6 @@ from unseen.types import Scores
 N = 100
 IDS = tuple(map(str, range(2 * N)))
 MEMBER = np.arange(2 * N) < N
-DATA = Path(__file__).parents[3] / "shared" / "data"
 
 
 def scores(effect: float, seed: int) -> Scores:
@@ -165,10 +163,9 @@ def test_sets_that_do_not_differ_are_hardly_ever_called_different() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not DATA.is_dir(), reason="the public data sets are not here")
 @pytest.mark.parametrize("strength", [0.0, 1.0])
-def test_wikimia_is_invalid_whatever_the_model_knows(tmp_path, strength) -> None:
-    rows = [json.loads(line) for line in (DATA / "wikimia_64.jsonl").read_text().splitlines()]
+def test_wikimia_is_invalid_whatever_the_model_knows(tmp_path, real_data, strength) -> None:
+    rows = [json.loads(line) for line in (real_data / "wikimia_64.jsonl").read_text().splitlines()]
     sides = [[row["text"] for row in rows if row["label"] == side] for side in (1, 0)]
     found = unseen.audit_finetune(
         unseen.FakeTarget(sides[0] if strength else (), strength=strength or 0.5),
@@ -184,9 +181,8 @@ def test_wikimia_is_invalid_whatever_the_model_knows(tmp_path, strength) -> None
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not DATA.is_dir(), reason="the public data sets are not here")
-def test_random_halves_of_one_set_are_valid(tmp_path) -> None:
-    rows = [json.loads(line) for line in (DATA / "tofu_full.jsonl").read_text().splitlines()]
+def test_random_halves_of_one_set_are_valid(tmp_path, real_data) -> None:
+    rows = [json.loads(line) for line in (real_data / "tofu_full.jsonl").read_text().splitlines()]
     texts = [f"{row['prompt']} {row['response']}" for row in rows]
     valid = 0
     for seed in range(20):
