@@ -15,6 +15,8 @@ from unseen.signals.text import WordCounts, Words
 from unseen.targets.access import Access
 from unseen.types import BoolArray, FloatArray, IntArray, Scores
 
+TREES = 100
+
 
 @dataclass(frozen=True)
 class BagOfWords:
@@ -120,7 +122,7 @@ def _forest(matrix: Any, member: BoolArray) -> Callable[[Any], FloatArray]:
     from sklearn.ensemble import RandomForestClassifier
 
     forest = RandomForestClassifier(
-        100, max_depth=2, min_samples_leaf=5, class_weight="balanced", random_state=0
+        TREES, max_depth=2, min_samples_leaf=5, class_weight="balanced", random_state=0
     )
     forest.fit(matrix, member)
     return lambda rows: np.asarray(forest.predict_proba(rows)[:, 1])
