@@ -212,6 +212,7 @@ def test_thresholds_out_of_range(threshold: float) -> None:
         find_overlap(Records.from_texts(["a"], ["b"]), threshold)
 
 
+@pytest.mark.slow
 def test_real_texts(real_data: Path, tmp_path: Path) -> None:
     lines = (real_data / "banking77.jsonl").read_text("utf-8").splitlines(keepends=True)
     chosen = np.random.default_rng(0).permutation(len(lines))[:300]

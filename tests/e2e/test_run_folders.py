@@ -16,6 +16,8 @@ import unseen
 from unseen.cli.main import run
 from unseen.runs.folder import RunFolder
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory) -> Path:

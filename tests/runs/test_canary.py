@@ -13,6 +13,8 @@ from unseen.errors import AccessError, ConfigError, DataError, UnknownNameError,
 from unseen.metrics import one_run
 from unseen.runs.results import Results
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def made(tmp_path: Path):

@@ -13,6 +13,8 @@ from unseen.errors import ConfigError, OutOfMemoryError
 from unseen.runs.estimate import Forecast, timing
 from unseen.types import Batch
 
+pytestmark = pytest.mark.slow
+
 ATTACKS = ("loss", "lowercase", "recall", "reference", "icp_sp")
 
 
