@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from unseen.errors import ConfigError, StoreError, UnknownNameError, need
-from unseen.report import html, markdown, modelcard
+from unseen.report import html, markdown, modelcard, ranking
 from unseen.runs.audit import audit
 from unseen.runs.config import FinetuneAudit, configure
 from unseen.runs.folder import RunFolder, writing
@@ -82,7 +82,7 @@ class Audit:
         return compare_runs(before, self.folder, force=force)
 
     def report(self, path: str | Path) -> Path:
-        """Writes the report, by the file's ending: .html, .md or .json.
+        """Writes the report, by the file's ending: .html, .md, .json or .csv.
 
         Raises:
             ConfigError: for another ending.
@@ -186,8 +186,8 @@ def report_run(run: str | Path, format: str = "html", *, reveal: bool = False) -
 
     Args:
         run: the run folder.
-        format: html, md, json or modelcard.
-        reveal: show the records' text, where the run kept it; html alone has a place for it.
+        format: html, md, json, csv (the records, most exposed first) or modelcard.
+        reveal: show the records' text, where the run kept it; html and csv have a place for it.
 
     Raises:
         ConfigError: where there is no run, no such format, or no text to show.
@@ -570,13 +570,15 @@ def read_key(path: str | Path) -> CanaryKey:
     return canaries.read(path)
 
 
-_ENDINGS = {".html": "html", ".md": "md", ".json": "json"}
+_ENDINGS = {".html": "html", ".md": "md", ".json": "json", ".csv": "csv"}
 _FORMATS = (*_ENDINGS.values(), "modelcard")
 
 
 def _rendered(folder: RunFolder, results: Results, format_: str, *, reveal: bool = False) -> str:
     if format_ == "html":
         return html.render(folder, results, reveal=reveal)
+    if format_ == "csv":
+        return ranking.render(folder, results, reveal=reveal)
     if reveal:
         raise ConfigError(f"a report of format {format_} never shows text", fix="--format html")
     if format_ == "md":

@@ -14,11 +14,11 @@ import inspect
 import pkgutil
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, cast
 
-from unseen.attacks.base import Attack
+from unseen.attacks.base import Attack, is_blind
 from unseen.errors import ConfigError, UnknownNameError
 
 _SPEC = re.compile(r"(?P<name>[\w\-./]+)(?:\[(?P<params>.*)\])?$", re.DOTALL)
@@ -134,6 +134,17 @@ def label(attack: Attack) -> str:
 def default() -> list[str]:
     """Specs of the attacks of an ordinary audit: every attack, and the variants that it asks for."""
     return [spec for name in names() for spec in (name, *getattr(find(name), "variants", ()))]
+
+
+def blind() -> list[Attack]:
+    """The baselines that need no model. A broken file stops only whoever asks for its attack."""
+    found: list[Attack] = []
+    for name in names():
+        with suppress(BrokenAttackError):
+            cls = find(name)
+            if is_blind(cls()):
+                found += map(create, (name, *getattr(cls, "variants", ())))
+    return found
 
 
 def _own() -> dict[str, str]:

@@ -44,6 +44,7 @@ def finetune(
         print(result.results.model_dump_json(indent=1))
     else:
         show(result.results, out())
+    say(f"report   {result.folder / 'report.html'}")
     say(f"run      {result.folder}")
     if config.gate:
         return announce(result.gate(config.gate), quiet=json_)

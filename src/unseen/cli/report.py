@@ -15,7 +15,7 @@ def report(
     run: Path,
     *,
     format_: Annotated[
-        Literal["html", "md", "json", "modelcard"] | None, Parameter(name="--format")
+        Literal["html", "md", "json", "csv", "modelcard"] | None, Parameter(name="--format")
     ] = None,
     out: Path | None = None,
     reveal: Annotated[bool, Parameter(negative=())] = False,
@@ -26,15 +26,15 @@ def report(
 
     Args:
         run: the run folder.
-        format_: html, md, json, or modelcard (a section for a model card, with its model-index);
-            default: what the ending of --out says, or html.
+        format_: html, md, json, csv (the records, most exposed first), or modelcard (a section for
+            a model card, with its model-index); default: what the ending of --out says, or html.
         out: the file to write.
         reveal: show the records' text, where the run kept it. Needs --out.
     """
     from unseen.api import renew_report, report_run
     from unseen.runs.folder import writing
 
-    endings = {".html": "html", ".md": "md", ".json": "json"}
+    endings = {".html": "html", ".md": "md", ".json": "json", ".csv": "csv"}
     chosen = format_ or (endings.get(out.suffix, "html") if out is not None else "html")
     if out is None and chosen == "html":
         if reveal:

@@ -5,6 +5,7 @@ Nothing here is a number of its own: sentences are chosen by a result, and quote
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
@@ -169,7 +170,8 @@ def epsilon(found: Epsilon, *, brief: bool = False) -> tuple[str, str]:
     )
     how = how if brief else f"{how}; {found.method}"
     if found.kind == "bound":
-        return f"ε ≥ {found.lower:.2f}", f"lower bound, {how}"
+        # Rounded down: a bound that is rounded up is none.
+        return f"ε ≥ {math.floor(100 * found.lower) / 100:.2f}", f"lower bound, {how}"
     return f"{found.lower:.2f}", f"indicative, not a bound: {how}"
 
 

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
 
 from unseen import __version__
-from unseen.attacks import create, default
-from unseen.attacks.base import Attack, is_blind
+from unseen.attacks import blind
+from unseen.attacks.base import Attack
 from unseen.data.records import Records
 from unseen.data.templates import check_layout
 from unseen.errors import ConfigError
@@ -69,7 +69,7 @@ def check_data(
         check_layout(encoder, judged.records)
         lengths, truncated = measure_lengths(judged.records, encoder)
     facts = data_facts(config, prepared, encoder, lengths, truncated)
-    attacks = tuple(attack for attack in map(create, default()) if is_blind(attack))
+    attacks = tuple(blind())
     subjects = Subjects.from_records(judged, lengths or None, reveal=False)
     judge = Judge(config, subjects)
     verdicts = judge.judge(attacks, (), _read(attacks, judged))

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from unseen import __version__
-from unseen.attacks import create, default, label
+from unseen.attacks import blind, create, default, label
 from unseen.attacks.base import Attack, is_blind
 from unseen.data.templates import RecordEncoder
 from unseen.errors import AccessError, ConfigError
@@ -76,9 +76,8 @@ def choose_attacks(specs: tuple[str, ...]) -> dict[str, tuple[Attack, bool]]:
         raise faults[0]
     if faults:
         raise ConfigError("; ".join(fault.problem for fault in faults), fix=faults[0].fix)
-    for one in default():
-        if is_blind(create(one)):  # the baselines that need no model are in every audit
-            found.setdefault(label(create(one)), (create(one), False))
+    for attack in blind():  # in every audit
+        found.setdefault(label(attack), (attack, False))
     return found
 
 
