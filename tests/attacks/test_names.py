@@ -191,3 +191,7 @@ def test_a_broken_file_is_named(folder: Path, content: str, why: str) -> None:
     assert why in caught.value.problem
     assert attacks.find("loss") is Loss
     assert "toy" in attacks.names()
+    assert {attacks.label(one) for one in attacks.blind()} == {
+        "bag_of_words",
+        "bag_of_words[model=logistic]",
+    }
