@@ -1,4 +1,5 @@
 import itertools
+import math
 import statistics
 from collections.abc import Callable
 from typing import Any
@@ -11,38 +12,57 @@ from unseen.signals.base import Observations
 from unseen.signals.probed import MaskedProbes, ProbedLikelihoods
 
 
-def slow(seen: ProbedLikelihoods, aggregate: str, length: str) -> float:
+def slow(seen: ProbedLikelihoods, aggregate: str, unit: str, quantile: float = 0.25) -> float:
     differences = [seen.plain - probed for probed in seen.probed.tolist()]
-    if length == "mean":
+    if unit == "mean":
         differences = [difference / seen.n_tokens for difference in differences]
     if aggregate == "min":
         return min(differences)
     if aggregate == "mean":
         return sum(differences) / len(differences)
-    return statistics.median(differences)
+    if aggregate == "median":
+        return statistics.median(differences)
+    place = quantile * (len(differences) - 1)
+    below, above = sorted(differences)[math.floor(place)], sorted(differences)[math.ceil(place)]
+    return below + (place - math.floor(place)) * (above - below)
+
+
+AGGREGATES = ("min", "mean", "median", "quantile")
 
 
 @pytest.mark.parametrize(
-    ("aggregate", "length"), list(itertools.product(["min", "mean", "median"], ["mean", "sum"]))
+    ("aggregate", "unit"), list(itertools.product(AGGREGATES, ["mean", "sum"]))
 )
 def test_equals_the_formula(
-    observed: Callable[..., Observations], aggregate: str, length: str
+    observed: Callable[..., Observations], aggregate: str, unit: str
 ) -> None:
     rng = np.random.default_rng(8)
     drawn = {
         f"r{n}-{k}": ProbedLikelihoods(n, -2.0 * n, -rng.exponential(n, size=k))
         for n, k in itertools.product((1, 30), (1, 4, 5))
     }
-    scores = IcpSp(aggregate=aggregate, length=length).score(observed({MaskedProbes(): drawn}))
+    scores = IcpSp(aggregate=aggregate, unit=unit).score(observed({MaskedProbes(): drawn}))
     assert scores.ids == tuple(drawn)
     for id_, value in zip(scores.ids, scores.values, strict=True):
-        assert value == pytest.approx(slow(drawn[id_], aggregate, length), rel=1e-12)
+        assert value == pytest.approx(slow(drawn[id_], aggregate, unit), rel=1e-12)
 
 
-def test_aggregates_differ(observed: Callable[..., Observations]) -> None:
-    seen = observed({MaskedProbes(): {"a": ProbedLikelihoods(2, -10.0, np.array([-4.0, -8, -9]))}})
-    found = {a: IcpSp(aggregate=a).score(seen).values.item() for a in ("min", "mean", "median")}
-    assert found == {"min": -3.0, "mean": pytest.approx(-1.5), "median": -1.0}
+@pytest.mark.parametrize("quantile", [0.0, 0.1, 0.5, 0.9, 1.0])
+def test_quantiles_equal_the_formula(
+    observed: Callable[..., Observations], quantile: float
+) -> None:
+    drawn = ProbedLikelihoods(3, -20.0, np.array([-4.0, -8, -9, -11, -30]))
+    attack = IcpSp(aggregate="quantile", quantile=quantile)
+    value = attack.score(observed({MaskedProbes(): {"a": drawn}})).values.item()
+    assert value == pytest.approx(slow(drawn, "quantile", "mean", quantile), rel=1e-12)
+
+
+def test_aggregates_and_units_differ(observed: Callable[..., Observations]) -> None:
+    drawn = ProbedLikelihoods(2, -10.0, np.array([-4.0, -8, -9]))
+    seen = observed({MaskedProbes(): {"a": drawn}})
+    found = {a: IcpSp(aggregate=a).score(seen).values.item() for a in AGGREGATES}
+    assert found == {"min": -3.0, "mean": pytest.approx(-1.5), "median": -1.0, "quantile": -2.0}
+    assert IcpSp(unit="sum").score(seen).values.item() == -6.0
 
 
 def test_who_gains_least_is_the_member(observed: Callable[..., Observations]) -> None:
@@ -78,7 +98,7 @@ def test_infinite_and_missing_are_unscored(observed: Callable[..., Observations]
 def test_fields_say_what_is_measured() -> None:
     attack = IcpSp(probes=3, rate=0.3, placeholder="[MASK]", seed=7, aggregate="mean")
     assert attack.signals() == (MaskedProbes(probes=3, rate=0.3, placeholder="[MASK]", seed=7),)
-    assert IcpSp(aggregate="mean", length="sum").signals() == IcpSp().signals()
+    assert IcpSp(aggregate="mean", unit="sum").signals() == IcpSp().signals()
 
 
 @pytest.mark.parametrize(
@@ -86,8 +106,10 @@ def test_fields_say_what_is_measured() -> None:
     [
         ({"probes": 0}, "got probes=0, expected at least 1"),
         ({"rate": 1.0}, "got rate=1.0, expected a share between 0 and 1"),
-        ({"aggregate": "max"}, "got aggregate='max', expected one of min, mean, median"),
-        ({"length": "max"}, "got length='max', expected 'mean' or 'sum'"),
+        ({"aggregate": "max"}, "got aggregate='max', expected one of min, mean, median, quant"),
+        ({"unit": "max"}, "got unit='max', expected 'mean' or 'sum'"),
+        ({"aggregate": "quantile", "quantile": 1.5}, "got quantile=1.5, expected a share from 0"),
+        ({"quantile": 0.1}, "got quantile=0.1, which says nothing without aggregate=quantile"),
     ],
 )
 def test_refuses_what_makes_no_sense(fields: dict[str, Any], message: str) -> None:

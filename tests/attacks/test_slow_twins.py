@@ -116,6 +116,36 @@ def gains(twin: Twin, record: Record) -> list[float]:
     return [plain - sum(twin.logprobs(record, (probe,))) for probe in probes]
 
 
+def differences(target: Twin, reference: Twin, record: Record) -> list[float]:
+    pairs = zip(target.logprobs(record), reference.logprobs(record), strict=True)
+    return [own - other for own, other in pairs]
+
+
+def votes(gain: list[float]) -> float:
+    shares = []
+    for w in (2, 3, 4, 6, 9, 13, 18, 25, 32, 40):
+        if w <= len(gain):
+            sums = [sum(gain[t : t + w]) for t in range(len(gain) - w + 1)]
+            shares.append(len([one for one in sums if one > 0]) / len(sums))
+    return sum(shares) / len(shares)
+
+
+def risen_to_fallen(gain: list[float]) -> float:
+    risen, fallen = 0.1, 0.1
+    for one in gain:
+        if one > 0:
+            risen += one
+        else:
+            fallen -= one
+    return math.log(risen / fallen)
+
+
+def at_errors(target: Twin, record: Record, gain: list[float]) -> list[float]:
+    rows, tokens = target.tokens(record)
+    choices = [row.index(max(row)) for row in rows]
+    return [d for d, choice, token in zip(gain, choices, tokens, strict=True) if choice != token]
+
+
 Formula = Callable[[Twin, Twin, Record, tuple[Record, ...], tuple[Record, ...]], float]
 
 FORMULAS: dict[str, Formula] = {
@@ -129,12 +159,15 @@ FORMULAS: dict[str, Formula] = {
     "min_k_pp": lambda t, _r, x, _m, _n: lowest(z_scores(t, x), 0.2),
     "min_k_pp[k=1.0]": lambda t, _r, x, _m, _n: lowest(z_scores(t, x), 1.0),
     "reference": lambda t, r, x, _m, _n: t.mean(x) - r.mean(x),
+    "wbc": lambda t, r, x, _m, _n: votes(differences(t, r, x)),
+    "ez_mia": lambda t, r, x, _m, _n: risen_to_fallen(at_errors(t, x, differences(t, r, x))),
+    "ez_mia[tokens=all]": lambda t, r, x, _m, _n: risen_to_fallen(differences(t, r, x)),
     "recall[shots=2]": lambda t, _r, x, _m, n: t.mean(x, n[:2]) / t.mean(x),
     "con_recall[shots=2]": lambda t, _r, x, m, n: (
         (t.mean(x, n[:2]) - 0.5 * t.mean(x, m[:2])) / t.mean(x)
     ),
     "icp_sp[probes=2]": lambda t, _r, x, _m, _n: min(gains(t, x)) / len(t.logprobs(x)),
-    "icp_sp[probes=2,aggregate=mean,length=sum]": lambda t, _r, x, _m, _n: statistics.mean(
+    "icp_sp[probes=2,aggregate=mean,unit=sum]": lambda t, _r, x, _m, _n: statistics.mean(
         gains(t, x)
     ),
 }

@@ -2,23 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
-
-import numpy as np
+from typing import ClassVar
 
 from unseen.attacks.base import Known, score_each
 from unseen.signals.base import Observations, Signal
-from unseen.signals.probed import MaskedProbes, ProbedLikelihoods
+from unseen.signals.probed import Aggregate, Aggregation, MaskedProbes, Unit
 from unseen.targets.access import Access
-from unseen.types import FloatArray, Scores
-
-_AGGREGATES: Mapping[str, Callable[[FloatArray], Any]] = {
-    "min": np.min,
-    "mean": np.mean,
-    "median": np.median,
-}
+from unseen.types import Scores
 
 
 @dataclass(frozen=True)
@@ -34,8 +25,10 @@ class IcpSp:
         rate: share of the response's words that a probe masks, in (0, 1).
         placeholder: what stands in place of a masked word.
         seed: another seed, other masks.
-        aggregate: how the differences become one score: "min" (the paper), "mean" or "median".
-        length: LL is the "mean" over tokens, as in the published code, or their "sum", as in the
+        aggregate: how the differences become one score: "min" (the paper), "mean", "median" or
+            "quantile".
+        quantile: the share of the differences below the score, where the aggregate is a quantile.
+        unit: LL is the "mean" over tokens, as in the published code, or their "sum", as in the
             paper's equations.
     """
 
@@ -46,28 +39,25 @@ class IcpSp:
     rate: float = 0.5
     placeholder: str = "word"
     seed: int = 0
-    aggregate: Literal["min", "mean", "median"] = "min"
-    length: Literal["mean", "sum"] = "mean"
+    aggregate: Aggregate = "min"
+    quantile: float = 0.25
+    unit: Unit = "mean"
 
     def __post_init__(self) -> None:
-        self.signals()  # refuses what it cannot measure
-        if self.aggregate not in _AGGREGATES:
-            msg = f"got aggregate={self.aggregate!r}, expected one of {', '.join(_AGGREGATES)}"
-            raise ValueError(msg)
-        if self.length not in ("mean", "sum"):
-            msg = f"got length={self.length!r}, expected 'mean' or 'sum'"
-            raise ValueError(msg)
+        # Both refuse what they cannot do.
+        self.signals()
+        self._aggregation  # noqa: B018
 
     def signals(self) -> tuple[Signal, ...]:
         return (self._probed,)
 
     def score(self, audited: Observations, known: Known | None = None) -> Scores:  # noqa: ARG002
-        def formula(id_: str) -> float:
-            seen: ProbedLikelihoods = audited.get(self._probed, id_)
-            difference = float(_AGGREGATES[self.aggregate](seen.plain - seen.probed))
-            return difference / seen.n_tokens if self.length == "mean" else difference
+        aggregation = self._aggregation
+        return score_each(audited, lambda id_: aggregation.of(audited.get(self._probed, id_)))
 
-        return score_each(audited, formula)
+    @property
+    def _aggregation(self) -> Aggregation:
+        return Aggregation(self.aggregate, self.quantile, self.unit)
 
     @property
     def _probed(self) -> MaskedProbes:

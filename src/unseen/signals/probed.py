@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -31,6 +31,57 @@ class ProbedLikelihoods:
     n_tokens: int
     plain: float
     probed: FloatArray
+
+
+Aggregate = Literal["min", "mean", "median", "quantile"]
+Unit = Literal["mean", "sum"]
+
+_AGGREGATES: Mapping[str, Callable[[FloatArray], Any]] = {
+    "min": np.min,
+    "mean": np.mean,
+    "median": np.median,
+}
+
+
+@dataclass(frozen=True)
+class Aggregation:
+    """How the K differences of a record become one score.
+
+    score = A_j (LL(y | x) - LL(y | C_j, x)), A the aggregate (ICP-MIA, equation 8: the minimum).
+
+    Attributes:
+        aggregate: "min", "mean", "median", or the `quantile` of the K differences.
+        quantile: which one, from 0 (the minimum) to 1, linear between two differences.
+        unit: LL is the "mean" over tokens (nats per token) or their "sum" (nats).
+    """
+
+    aggregate: Aggregate = "min"
+    quantile: float = 0.25
+    unit: Unit = "mean"
+
+    def __post_init__(self) -> None:
+        if self.aggregate not in (*_AGGREGATES, "quantile"):
+            known = ", ".join((*_AGGREGATES, "quantile"))
+            msg = f"got aggregate={self.aggregate!r}, expected one of {known}"
+            raise ValueError(msg)
+        if not 0 <= self.quantile <= 1:
+            msg = f"got quantile={self.quantile}, expected a share from 0 to 1"
+            raise ValueError(msg)
+        if self.aggregate != "quantile" and self.quantile != type(self).quantile:
+            msg = f"got quantile={self.quantile}, which says nothing without aggregate=quantile"
+            raise ValueError(msg)
+        if self.unit not in ("mean", "sum"):
+            msg = f"got unit={self.unit!r}, expected 'mean' or 'sum'"
+            raise ValueError(msg)
+
+    def of(self, seen: ProbedLikelihoods) -> float:
+        """The score of one record, not finite where a likelihood is not."""
+        differences = seen.plain - seen.probed
+        if self.aggregate == "quantile":
+            value = float(np.quantile(differences, self.quantile))
+        else:
+            value = float(_AGGREGATES[self.aggregate](differences))
+        return value / seen.n_tokens if self.unit == "mean" else value
 
 
 @dataclass(frozen=True)
