@@ -95,12 +95,36 @@ def test_the_run_folder_holds_what_the_documentation_says(audit, files) -> None:
     assert table.num_rows == 40 + 40 - 2 * 7 + 7  # recall knows 7 non-members, not judged
 
 
-def test_no_text_of_a_record_is_kept(audit, tmp_path, files) -> None:
-    audit()
-    written = b"".join(file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()
-                       and "data" not in file.relative_to(tmp_path).parts[0])  # fmt: skip
-    found = [i for i in range(records.N_PLANTED) if records.planted(i).encode() in written]
-    assert not found
+KEYS = {
+    "OPENAI_API_KEY": "sk-planted-0123456789",
+    "HF_TOKEN": "hf_planted_abcdefghij",
+    "VLLM_API_KEY": "planted-token-zyxwv",
+}
+
+
+def test_no_text_of_a_record_and_no_key_is_kept(audit, tmp_path, files, monkeypatch, capfd) -> None:
+    for name, value in KEYS.items():
+        monkeypatch.setenv(name, value)
+    said: list[str] = []
+    folder = audit(keep_tokens=True, note=said.append).folder
+    unseen.score_run(folder, fpr=(0.2,))
+    formats = ("html", "md", "json", "csv", "modelcard")
+    rendered = "".join(unseen.report_run(folder, format_) for format_ in formats)
+    kept = [
+        file
+        for file in tmp_path.rglob("*")
+        if file.is_file() and tmp_path / "data" not in file.parents
+    ]
+    assert {file.suffix for file in kept} >= {".html", ".md", ".json", ".parquet", ".sqlite"}
+    everything = b"".join(file.read_bytes() for file in kept)
+    # Parquet is compressed: its cells are looked at as they are read.
+    everything += "".join(
+        str(pq.read_table(file).to_pydict()) for file in kept if file.suffix == ".parquet"
+    ).encode()
+    everything += "".join([rendered, *said, *capfd.readouterr()]).encode()
+    secrets = [records.planted(i) for i in range(records.N_PLANTED)] + list(KEYS.values())
+    assert len(secrets) >= 53
+    assert not [secret for secret in secrets if secret.encode() in everything]
 
 
 def test_revealed_text_is_in_the_table_of_records(audit) -> None:
