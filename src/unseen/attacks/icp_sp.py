@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from unseen.attacks.base import Known, score_each
 from unseen.signals.base import Observations, Signal
+from unseen.signals.masks import Level
 from unseen.signals.probed import Aggregate, Aggregation, MaskedProbes, Unit
 from unseen.targets.access import Access
 from unseen.types import Scores
@@ -23,7 +24,8 @@ class IcpSp:
     Attributes:
         probes: how many masked probes.
         rate: share of the response's words that a probe masks, in (0, 1).
-        placeholder: what stands in place of a masked word.
+        level: what is masked: "word", "token" (the paper) or "character".
+        placeholder: what stands in place of each word, token or character that is masked.
         seed: another seed, other masks.
         aggregate: how the differences become one score: "min" (the paper), "mean", "median" or
             "quantile".
@@ -37,6 +39,7 @@ class IcpSp:
 
     probes: int = 5
     rate: float = 0.5
+    level: Level = "word"
     placeholder: str = "word"
     seed: int = 0
     aggregate: Aggregate = "min"
@@ -62,5 +65,9 @@ class IcpSp:
     @property
     def _probed(self) -> MaskedProbes:
         return MaskedProbes(
-            probes=self.probes, rate=self.rate, placeholder=self.placeholder, seed=self.seed
+            probes=self.probes,
+            rate=self.rate,
+            level=self.level,
+            placeholder=self.placeholder,
+            seed=self.seed,
         )

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
@@ -12,9 +10,9 @@ import numpy as np
 
 from unseen.errors import UnscorableError
 from unseen.signals.base import TARGET, Ask, Encoder, Materials, one_request
-from unseen.types import FloatArray, Record, TokenStats, Turn
+from unseen.signals.masks import LEVELS, Level, covered, drawn, units
+from unseen.types import FloatArray, Record, Tokenizer, TokenStats, Turn
 
-_WORDS = re.compile(r"\S+")
 _TOO_SHORT = "too short to mask a part of it"
 
 
@@ -91,7 +89,8 @@ class MaskedProbes:
     The paper's random masking (section V-B2): `floor(rate * words)` words of the response, drawn
     without replacement, at least one and never all. A word here is what stands between white
     space and holds a letter or digit of any script; a response without two of them is masked
-    letter by letter. A turn that is too short even for that stays as it is, as long as what is
+    letter by letter. At the level of tokens (the paper's) or characters, it is these that are
+    drawn. A turn that is too short even for that stays as it is, as long as what is
     scored does not stay whole: a probe that gives all of it away would measure nothing. K masks
     that differ are drawn (fewer where there are fewer), each from the text, the seed and its own
     number, so that a record gets the same probes in any company.
@@ -99,8 +98,9 @@ class MaskedProbes:
     Attributes:
         of: the role of the model asked.
         probes: K, the most probes for a record.
-        rate: share of the words to mask, in (0, 1).
-        placeholder: what stands in place of a masked word.
+        rate: share of the words, tokens or characters to mask, in (0, 1).
+        level: what is masked: "word", "token" (of the model that is asked) or "character".
+        placeholder: what stands in place of each that is masked.
         seed: another seed, other masks.
     """
 
@@ -108,6 +108,7 @@ class MaskedProbes:
     of: str = TARGET
     probes: int = 5
     rate: float = 0.5
+    level: Level = "word"
     placeholder: str = "word"
     seed: int = 0
 
@@ -118,13 +119,16 @@ class MaskedProbes:
         if not 0 < self.rate < 1:
             msg = f"got rate={self.rate}, expected a share between 0 and 1"
             raise ValueError(msg)
+        if self.level not in LEVELS:
+            msg = f"got level={self.level!r}, expected one of {', '.join(LEVELS)}"
+            raise ValueError(msg)
 
     def ask(self, record: Record, materials: Materials) -> Ask:
         """K + 1 requests: without a probe, and after each."""
         alone = one_request(materials.encoder.encode(record))
         asks = [alone] + [
             one_request(materials.encoder.encode(record, before=(probe,)))
-            for probe in self.made_from(record)
+            for probe in self.made_from(record, materials.encoder.tokenizer)
             if not _gives_away(probe, record, alone, materials.encoder)
         ]
         if len(asks) == 1:
@@ -139,16 +143,21 @@ class MaskedProbes:
         plain, *probed = (float(answer.logprob.sum(dtype=np.float64)) for answer in answers)
         return ProbedLikelihoods(len(answers[0].logprob), plain, np.array(probed))
 
-    def made_from(self, record: Record) -> list[Record]:
+    def made_from(self, record: Record, tokenizer: Tokenizer | None = None) -> list[Record]:
         """The record with its loss-bearing turns masked, up to K different times.
 
+        Args:
+            record: whose response is masked.
+            tokenizer: whose tokens are masked, where it is tokens.
+
         Raises:
-            UnscorableError: where no turn can be masked so that something of it stays.
+            UnscorableError: where no turn can be masked so that something of it stays, or its
+                tokens cannot be found again in its text.
         """
         made: dict[tuple[Turn, ...], Record] = {}
         for j in range(4 * self.probes):
             turns = tuple(
-                Turn(turn.role, self.masked(turn.content, j)) if _is_said(turn) else turn
+                Turn(turn.role, self.masked(turn.content, j, tokenizer)) if _is_said(turn) else turn
                 for turn in record.turns
             )
             if turns != record.turns:
@@ -159,22 +168,13 @@ class MaskedProbes:
             raise UnscorableError(_TOO_SHORT)
         return list(made.values())
 
-    def masked(self, text: str, number: int) -> str:
+    def masked(self, text: str, number: int, tokenizer: Tokenizer | None = None) -> str:
         """The text with some words replaced, white space kept; a text too short for it, as it is."""
-        spans = [m.span() for m in _WORDS.finditer(text) if any(map(str.isalnum, m.group()))]
-        if len(spans) < 2:
-            spans = [(i, i + 1) for i, letter in enumerate(text) if letter.isalnum()]
+        spans = units(text, self.level, tokenizer)
         if len(spans) < 2:
             return text
-        n_masked = min(max(1, int(self.rate * len(spans))), len(spans) - 1)
-        digest = hashlib.blake2b(f"{self.seed}|{number}|{text}".encode(), digest_size=8).digest()
-        rng = np.random.default_rng(int.from_bytes(digest, "little"))
-        chosen = rng.choice(len(spans), size=n_masked, replace=False)
-        pieces, end = [], 0
-        for start, stop in sorted(spans[i] for i in chosen):
-            pieces += [text[end:start], self.placeholder]
-            end = stop
-        return "".join([*pieces, text[end:]])
+        chosen = drawn(len(spans), self.rate, seed=self.seed, number=number, text=text)
+        return covered(text, spans, chosen, self.placeholder)
 
 
 def _is_said(turn: Turn) -> bool:
