@@ -14,8 +14,8 @@ from unseen.errors import ConfigError, UnknownNameError
 from unseen.signals.base import Observations
 
 OURS = (
-    "bag_of_words", "con_recall", "icp_sp", "loss", "lowercase", "min_k", "min_k_pp", "perplexity",
-    "recall", "reference", "zlib",
+    "bag_of_words", "con_recall", "ez_mia", "icp_sp", "loss", "lowercase", "min_k", "min_k_pp", "perplexity",
+    "recall", "reference", "wbc", "zlib",
 )  # fmt: skip
 
 TOY = """
@@ -86,6 +86,7 @@ def test_specs_of_an_ordinary_audit_read_back(spec: str) -> None:
         ("loss[]", "loss"),
         ("zlib[length=sum]", "zlib[length=sum]"),
         ("zlib[length='sum']", "zlib[length=sum]"),
+        ("ez-mia[tokens=all,smoothing=1]", "ez_mia[tokens=all,smoothing=1.0]"),
         ("con_recall[gamma=0,shots=3]", "con_recall[shots=3,gamma=0.0]"),
         ("icp_sp[placeholder=[MASK],seed=1]", "icp_sp[placeholder=[MASK],seed=1]"),
         ("icp_sp[placeholder=a, b,probes=2]", "icp_sp[probes=2,placeholder=a, b]"),
@@ -114,6 +115,8 @@ def test_labels_read_back(spec: str, label: str) -> None:
         ("recall[shots=7.5]", "attack 'recall[shots=7.5]': got shots=7.5, expected a whole number"),
         ("recall[shots=True]", "got shots=True, expected a whole number"),
         ("zlib[length=max]", "got length='max', expected 'mean' or 'sum'"),
+        ("ez_mia[tokens=some]", "got tokens='some', expected 'errors' or 'all'"),
+        ("ez_mia[smoothing=0]", "got smoothing=0.0, expected nats above 0"),
     ],
 )
 def test_a_wrong_spec_says_what_to_write(spec: str, message: str) -> None:

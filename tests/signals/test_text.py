@@ -73,4 +73,17 @@ def test_what_one_model_cannot_score_has_its_reason() -> None:
 
 
 def test_the_target_reads_what_it_reads_itself() -> None:
-    assert SameText().measure([DOCUMENT], Materials(encoder(BYTES))) == [CommonText(26)]
+    assert SameText().measure([DOCUMENT], Materials(encoder(BYTES))) == [
+        CommonText(26, same_tokens=True)
+    ]
+
+
+def test_the_same_text_in_the_same_tokens_or_in_others() -> None:
+    def same_tokens(record: Record, one: RecordEncoder, other: RecordEncoder) -> bool:
+        (value,) = SameText().measure([record], Materials(other, of_target=one))
+        assert isinstance(value, CommonText)
+        return value.same_tokens
+
+    assert same_tokens(CONVERSATION, encoder(BYTES), encoder(BYTES, template="plain"))
+    assert same_tokens(CONVERSATION, encoder(BYTES), encoder(BARE_BYTES)), "the prompt is context"
+    assert not same_tokens(CONVERSATION, encoder(BYTES), encoder(PIECES))

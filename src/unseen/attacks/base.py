@@ -29,6 +29,7 @@ import numpy as np
 
 from unseen.errors import UnscorableError
 from unseen.signals.base import Observations, Signal
+from unseen.signals.text import CommonText
 from unseen.targets.access import Access
 from unseen.types import BoolArray, FloatArray, Scores, TokenStats
 
@@ -117,6 +118,26 @@ def ratio_to(logprob: float, value: float) -> float:
         reason = "the model is certain of every token: a ratio to its log-probability is noise"
         raise UnscorableError(reason)
     return value / logprob
+
+
+def gains(target: TokenStats, reference: TokenStats, common: CommonText) -> FloatArray:
+    """How much likelier each token is for the target than for the reference, in nats, shape (n,).
+
+    Raises:
+        UnscorableError: where the two have other tokens for the text, so that theirs cannot be
+            told against each other, where there is no token, or one that is impossible.
+    """
+    if not common.same_tokens or len(target.logprob) != len(reference.logprob):
+        reason = "the two models cut this record into other tokens"
+        raise UnscorableError(reason)
+    if not len(target.logprob):
+        reason = "no token to score"
+        raise UnscorableError(reason)
+    gain: FloatArray = target.logprob.astype(np.float64) - reference.logprob
+    if not np.isfinite(gain).all():
+        reason = "a token has no finite value"
+        raise UnscorableError(reason)
+    return gain
 
 
 def check_share(name: str, share: float) -> None:

@@ -436,6 +436,11 @@ _PAPER_TITLES = {
     "2406.15968": "ReCaLL: Membership Inference via Relative Conditional Log-Likelihoods",
     "2406.17975": "SoK: Membership Inference Attacks on LLMs are Rushing Nowhere (and How to Fix It)",
     "2409.03363": "Con-ReCall: Detecting Pre-training Data in LLMs via Contrastive Decoding",
+    "2406.06443": "LLM Dataset Inference: Did you train on my dataset?",
+    "2601.02751": "Window-based Membership Inference Attacks Against Fine-tuned Large Language "
+    "Models",
+    "2601.12104": "Powerful Training-Free Membership Inference Against Autoregressive Language "
+    "Models",
     "2512.16292": "In-Context Probing for Membership Inference in Fine-Tuned Language Models",
 }
 

@@ -33,7 +33,7 @@ from pydantic import ValidationError
 
 from unseen.errors import ConfigError, StoreError, visible
 from unseen.runs.results import SCHEMA_VERSION, Results
-from unseen.signals.base import Observations, Signal, TextSignal, key
+from unseen.signals.base import Observations, Signal, key
 from unseen.types import TokenStats
 
 if TYPE_CHECKING:
@@ -147,7 +147,7 @@ class RunFolder:
             tokens: keep values of single tokens too.
         """
         for signal, values in observations.values.items():
-            if isinstance(signal, TextSignal) and signal.private:
+            if getattr(signal, "private", False):
                 continue
             if signal.gives is TokenStats and not tokens:
                 continue

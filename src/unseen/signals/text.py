@@ -59,9 +59,12 @@ class CommonText:
 
     Attributes:
         n_bytes: its size in UTF-8.
+        same_tokens: whether it is also the same token ids for both, so that they may be compared
+            token by token.
     """
 
     n_bytes: int
+    same_tokens: bool = False
 
 
 @dataclass(frozen=True)
@@ -71,7 +74,8 @@ class SameText:
     It is not where one of them is cut earlier (another limit, other tokens), or has no token
     before the text, so that the first token of the text is context for it. Log-probabilities of
     two models are compared only where this signal has a value: what differs in text would look
-    like membership. How many tokens the text is for either does not matter.
+    like membership. How many tokens the text is for either does not matter; whether they are the
+    same is told.
     """
 
     gives: ClassVar[type] = CommonText
@@ -86,19 +90,22 @@ class SameText:
 
     def _of_one(self, record: Record, materials: Materials) -> CommonText | UnscorableError:
         try:
-            text = _read_by(materials.encoder, record)
-            if text == _read_by(materials.of_target or materials.encoder, record):
-                return CommonText(len(text.encode()))
+            text, tokens = _read_by(materials.encoder, record)
+            others, its_tokens = _read_by(materials.of_target or materials.encoder, record)
+            if text == others:
+                return CommonText(len(text.encode()), same_tokens=tokens == its_tokens)
         except UnscorableError as error:
             return error
         return UnscorableError("the two models read different parts of this record")
 
 
-def _read_by(encoder: Encoder, record: Record) -> str:
+def _read_by(encoder: Encoder, record: Record) -> tuple[str, list[int]]:
+    """The text that is scored, and its token ids."""
     encoded = encoder.encode(record)
+    ids: list[int] = np.array(encoded.ids)[encoded.scored].tolist()
     if not encoded.left_out:  # some tokenizers do not give back quite the text that they were given
-        return encoder.scored_text(record)
-    return encoder.tokenizer.decode(np.array(encoded.ids)[encoded.scored].tolist())
+        return encoder.scored_text(record), ids
+    return encoder.tokenizer.decode(ids), ids
 
 
 @dataclass(frozen=True)

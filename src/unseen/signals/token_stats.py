@@ -35,6 +35,30 @@ class TokenStatistics:
         return answers[0]
 
 
+@dataclass(frozen=True)
+class FirstChoices:
+    """`TokenStatistics`, and beside each token whether another one is likelier.
+
+    The answers are those of `TokenStatistics`, so that nothing more is asked. With the model, its
+    first choices would spell the text out: what is measured is used, and never kept.
+
+    Attributes:
+        of: the role of the model asked.
+    """
+
+    gives: ClassVar[type] = TokenStats
+    private: ClassVar[bool] = True
+    of: str = TARGET
+
+    def ask(self, record: Record, materials: Materials) -> Ask:
+        """One request: the scored tokens after their context."""
+        return one_request(materials.encoder.encode(record))
+
+    def observe(self, answers: Sequence[TokenStats]) -> TokenStats:
+        """The statistics as they are, `rank` included where the target gives it."""
+        return answers[0]
+
+
 def lowered(record: Record) -> Record:
     """The record with the text that counts in lower case; prompts stay as they are.
 
