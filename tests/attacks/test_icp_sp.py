@@ -96,8 +96,10 @@ def test_infinite_and_missing_are_unscored(observed: Callable[..., Observations]
 
 
 def test_fields_say_what_is_measured() -> None:
-    attack = IcpSp(probes=3, rate=0.3, level="token", placeholder="_", seed=7, aggregate="mean")
-    probed = MaskedProbes(probes=3, rate=0.3, level="token", placeholder="_", seed=7)
+    attack = IcpSp(
+        probes=3, rate=0.3, level="token", placeholder="_", seed=7, join="user", aggregate="mean"
+    )
+    probed = MaskedProbes(probes=3, rate=0.3, level="token", placeholder="_", seed=7, join="user")
     assert attack.signals() == (probed,)
     assert IcpSp(aggregate="mean", unit="sum").signals() == IcpSp().signals()
 
@@ -108,6 +110,7 @@ def test_fields_say_what_is_measured() -> None:
         ({"probes": 0}, "got probes=0, expected at least 1"),
         ({"rate": 1.0}, "got rate=1.0, expected a share between 0 and 1"),
         ({"level": "line"}, "got level='line', expected one of word, token, character"),
+        ({"join": "before"}, "got join='before', expected one of turn, user, plain"),
         ({"aggregate": "max"}, "got aggregate='max', expected one of min, mean, median, quant"),
         ({"unit": "max"}, "got unit='max', expected 'mean' or 'sum'"),
         ({"aggregate": "quantile", "quantile": 1.5}, "got quantile=1.5, expected a share from 0"),

@@ -24,6 +24,7 @@ from unseen.runs.collect import Model, collect
 from unseen.scoring.store import Store
 from unseen.signals.probed import MaskedProbes
 from unseen.targets.huggingface import HFTarget, Padding
+from unseen.targets.tokenizer import HFTokenizer
 from unseen.types import Record, Scores, Turn
 
 pytestmark = pytest.mark.slow
@@ -54,10 +55,18 @@ class Twin:
         return list(self.tokenizer(text, add_special_tokens=False)["input_ids"])
 
     def tokens(
-        self, record: Record, before: tuple[Record, ...] = ()
+        self, record: Record, before: tuple[Record, ...] = (), join: str = "turn"
     ) -> tuple[list[list[float]], list[int]]:
         """For each scored token the whole distribution in front of it, and the token."""
-        if record.turns[0].role == "text":
+        if join == "plain" and record.turns[0].role != "text":
+            context = [self.tokenizer.bos_token_id] if self.bos else []
+            for shot in before:
+                prompt, response = (turn.content for turn in shot.turns)
+                for piece in (prompt, "\n", response, "\n\n"):
+                    context += self.ids(piece)
+            context += self.ids(record.turns[0].content + "\n")
+            own = self.ids(record.turns[1].content)
+        elif record.turns[0].role == "text":
             context = [self.tokenizer.bos_token_id] if self.bos else []
             for shot in before:
                 context += self.ids(shot.turns[0].content) + self.ids("\n\n")
@@ -66,6 +75,9 @@ class Twin:
                 context, own = context + own[:1], own[1:]
         else:
             said = [turn for shot in before for turn in shot.turns] + [record.turns[0]]
+            if join == "user":
+                texts = ["\n".join(turn.content for turn in shot.turns) for shot in before]
+                said = [Turn("user", "\n\n".join([*texts, record.turns[0].content]))]
             written = "".join(f"<s>{turn.role}\n{turn.content}</s>\n" for turn in said)
             context = self.ids(written + "<s>assistant\n")
             own = self.ids(record.turns[1].content)
@@ -74,8 +86,10 @@ class Twin:
         rows = torch.log_softmax(logits, dim=-1)[len(context) - 1 : -1]
         return rows.tolist(), own
 
-    def logprobs(self, record: Record, before: tuple[Record, ...] = ()) -> list[float]:
-        rows, own = self.tokens(record, before)
+    def logprobs(
+        self, record: Record, before: tuple[Record, ...] = (), join: str = "turn"
+    ) -> list[float]:
+        rows, own = self.tokens(record, before, join)
         return [row[token] for row, token in zip(rows, own, strict=True)]
 
     def mean(self, record: Record, before: tuple[Record, ...] = ()) -> float:
@@ -110,10 +124,14 @@ def compressed(record: Record) -> int:
     return len(zlib.compress(record.turns[-1].content.encode()))
 
 
-def gains(twin: Twin, record: Record) -> list[float]:
-    probes = MaskedProbes(probes=2).made_from(record)
-    plain = sum(twin.logprobs(record))
-    return [plain - sum(twin.logprobs(record, (probe,))) for probe in probes]
+def gains(twin: Twin, record: Record, join: str = "turn", **masks: Any) -> list[float]:
+    probes = MaskedProbes(probes=2, **masks).made_from(record, HFTokenizer(twin.tokenizer))
+    plain = sum(twin.logprobs(record, (), join))
+    return [plain - sum(twin.logprobs(record, (probe,), join)) for probe in probes]
+
+
+def per_token(twin: Twin, record: Record, join: str = "turn", **masks: Any) -> float:
+    return min(gains(twin, record, join, **masks)) / len(twin.logprobs(record))
 
 
 def differences(target: Twin, reference: Twin, record: Record) -> list[float]:
@@ -166,10 +184,19 @@ FORMULAS: dict[str, Formula] = {
     "con_recall[shots=2]": lambda t, _r, x, m, n: (
         (t.mean(x, n[:2]) - 0.5 * t.mean(x, m[:2])) / t.mean(x)
     ),
-    "icp_sp[probes=2]": lambda t, _r, x, _m, _n: min(gains(t, x)) / len(t.logprobs(x)),
+    "icp_sp[probes=2]": lambda t, _r, x, _m, _n: per_token(t, x),
+    "icp_sp[probes=2,level=token]": lambda t, _r, x, _m, _n: per_token(t, x, level="token"),
+    "icp_sp[probes=2,level=character,placeholder=_]": lambda t, _r, x, _m, _n: per_token(
+        t, x, level="character", placeholder="_"
+    ),
+    "icp_sp[probes=2,join=plain]": lambda t, _r, x, _m, _n: per_token(t, x, join="plain"),
     "icp_sp[probes=2,aggregate=mean,unit=sum]": lambda t, _r, x, _m, _n: statistics.mean(
         gains(t, x)
     ),
+}
+
+OF_CONVERSATIONS: dict[str, Formula] = {
+    "icp_sp[probes=2,join=user]": lambda t, _r, x, _m, _n: per_token(t, x, join="user"),
 }
 
 # --- the pipeline ------------------------------------------------------------------------------
@@ -223,7 +250,8 @@ def test_every_likelihood_attack_equals_its_slow_twin(
         )
     audited = records(TEXTS, kind, "r")
     members, nonmembers = records(MEMBERS, kind, "m"), records(NONMEMBERS, kind, "n")
-    tried: dict[str, Any] = {spec: attacks.create(spec) for spec in FORMULAS}
+    formulas = FORMULAS | (OF_CONVERSATIONS if kind == "conversation" else {})
+    tried: dict[str, Any] = {spec: attacks.create(spec) for spec in formulas}
     with Store() as store:
         observations, _ = collect(
             [signal for attack in tried.values() for signal in attack.signals()],
@@ -238,7 +266,7 @@ def test_every_likelihood_attack_equals_its_slow_twin(
         scores: Scores = attack.score(observations)
         assert not scores.unscored, spec
         for record, value in zip(audited, scores.values, strict=True):
-            twin = FORMULAS[spec](target_twin, reference_twin, record, members, nonmembers)
+            twin = formulas[spec](target_twin, reference_twin, record, members, nonmembers)
             assert value == pytest.approx(twin, abs=1e-6), (spec, record.id)
 
 

@@ -84,3 +84,75 @@ def test_all_requests_score_the_same_tokens() -> None:
     asked = ask(chat("Y", LONG, "OK"), loss_on="assistant")
     assert len(set(asked.scored)) == 1
     assert bytes(asked.scored[0]) == f"Y{LONG}OK".encode()
+
+
+# --- where a probe stands -----------------------------------------------------------------------
+
+PROMPT = "Go on?"
+
+
+def text_of(ids: tuple[int, ...]) -> str:
+    names = {256: "", 257: "<end>", 258: "<system>", 259: "<user>", 260: "<assistant>"}
+    parts = [names[id_] if id_ in names else chr(id_) for id_ in ids]
+    return "".join(parts)
+
+
+@pytest.mark.parametrize("loss_on", ["completion", "assistant"])
+@pytest.mark.parametrize("join", ["turn", "user", "plain"])
+def test_the_same_response_ids_wherever_the_probe_stands(join: Any, loss_on: str) -> None:
+    asked = ask(chat(LONG, LONG.upper()), MaskedProbes(join=join), loss_on=loss_on)
+    assert len(asked.requests) == 6
+    assert len(set(asked.scored)) == 1
+    said = LONG.upper() if loss_on == "completion" else LONG + LONG.upper()
+    assert bytes(asked.scored[0]).decode().replace("\n", "") == said
+
+
+def test_joins_put_the_probe_where_they_say() -> None:
+    masked = MaskedProbes(probes=1).made_from(chat(LONG))[0].turns[1].content
+    found = {}
+    for join in ("turn", "user", "plain"):
+        asked = ask(chat(LONG), MaskedProbes(probes=1, join=join))  # type: ignore[arg-type]
+        found[join] = [text_of(request.context) for request in asked.requests]
+    assert found["turn"] == [
+        f"<user>{PROMPT}<end><assistant>",
+        f"<user>{PROMPT}<end><assistant>{masked}<end><user>{PROMPT}<end><assistant>",
+    ]
+    assert found["user"] == [
+        f"<user>{PROMPT}<end><assistant>",
+        f"<user>{PROMPT}\n{masked}\n\n{PROMPT}<end><assistant>",
+    ]
+    assert found["plain"] == [f"{PROMPT}\n", f"{PROMPT}\n{masked}\n\n{PROMPT}\n"]
+
+
+def test_the_systems_turn_stays_in_front() -> None:
+    record = Record("c", (Turn("system", "Be kind."), *chat(LONG).turns))
+    for join in ("turn", "user"):
+        asked = ask(record, MaskedProbes(probes=1, join=join))  # type: ignore[arg-type]
+        for request in asked.requests:
+            shown = text_of(request.context)
+            assert shown.startswith("<system>Be kind.<end><user>")
+            assert shown.count("Be kind.") == 1
+
+
+@pytest.mark.parametrize("join", ["turn", "user", "plain"])
+def test_what_does_not_fit_after_a_probe_is_a_reason(join: Any) -> None:
+    with pytest.raises(UnscorableError, match="does not fit into the context"):
+        ask(chat(LONG), MaskedProbes(join=join), max_length=80)
+
+
+def test_without_a_users_turn_there_is_no_place_in_it() -> None:
+    document = Record("d", (Turn("text", LONG),))
+    with pytest.raises(UnscorableError, match="there is no user turn"):
+        ask(document, MaskedProbes(join="user"))
+    with pytest.raises(UnscorableError, match="would count too"):
+        ask(chat(LONG), MaskedProbes(join="user"), loss_on="all")
+    plain, turn = (ask(document, MaskedProbes(join=join)) for join in ("plain", "turn"))  # type: ignore[arg-type]
+    assert plain.requests == turn.requests, "a document has no template"
+
+
+def test_joined_records_do_not_change_what_is_asked_of_others() -> None:
+    encoder = RecordEncoder(FakeTokenizer(), Layout(), limit=4096)
+    before = encoder.encode(chat(LONG))
+    for join in ("user", "plain", "turn"):
+        MaskedProbes(join=join).ask(chat(LONG), Materials(encoder))  # type: ignore[arg-type]
+    assert encoder.encode(chat(LONG)) is before

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from unseen.attacks.base import Known, score_each
-from unseen.signals.base import Observations, Signal
+from unseen.signals.base import Join, Observations, Signal
 from unseen.signals.masks import Level
 from unseen.signals.probed import Aggregate, Aggregation, MaskedProbes, Unit
 from unseen.targets.access import Access
@@ -27,6 +27,8 @@ class IcpSp:
         level: what is masked: "word", "token" (the paper) or "character".
         placeholder: what stands in place of each word, token or character that is masked.
         seed: another seed, other masks.
+        join: where a probe stands: in an earlier "turn", at the head of the "user" turn, or
+            before the record as "plain" text without any template.
         aggregate: how the differences become one score: "min" (the paper), "mean", "median" or
             "quantile".
         quantile: the share of the differences below the score, where the aggregate is a quantile.
@@ -42,6 +44,7 @@ class IcpSp:
     level: Level = "word"
     placeholder: str = "word"
     seed: int = 0
+    join: Join = "turn"
     aggregate: Aggregate = "min"
     quantile: float = 0.25
     unit: Unit = "mean"
@@ -70,4 +73,5 @@ class IcpSp:
             level=self.level,
             placeholder=self.placeholder,
             seed=self.seed,
+            join=self.join,
         )

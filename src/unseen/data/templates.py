@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Literal
@@ -19,6 +19,7 @@ from typing import Literal
 import numpy as np
 
 from unseen.errors import ConfigError, UnscorableError, UsageError
+from unseen.signals.base import Join
 from unseen.types import Encoded, Record, Tokenizer, Turn
 
 LossOn = Literal["completion", "assistant", "all"]
@@ -98,23 +99,28 @@ class RecordEncoder:
         ]
         return hashlib.sha256(json.dumps(about).encode()).hexdigest()
 
-    def encode(self, record: Record, *, before: Sequence[Record] = ()) -> Encoded:
+    def encode(
+        self, record: Record, *, before: Sequence[Record] = (), join: Join = "turn"
+    ) -> Encoded:
         """Token ids of a record, after other records where any are given.
 
         Args:
             record: whose tokens are scored.
             before: records that stand before it; their tokens are never scored, and they are
                 `shared` with every record that has the same ones before it.
+            join: where these stand: as earlier turns, as text at the head of the record's first
+                user turn, or, "plain", before the record without any template, which is then left
+                out of the record as well.
 
         Raises:
             UnscorableError: where nothing is left to score, the template does not reproduce the
                 record, or the record does not fit after the others.
         """
-        if before:
-            return self._encoded(record, before)
+        if before or join == "plain":
+            return self._encoded(record, before, join)
         encoded = self._kept.get(record.turns)
         if encoded is None:
-            encoded = self._encoded(record, ())
+            encoded = self._encoded(record, (), join)
             if self._n_kept + len(encoded.ids) <= _KEPT_TOKENS:
                 self._kept[record.turns] = encoded
                 self._n_kept += len(encoded.ids)
@@ -129,10 +135,14 @@ class RecordEncoder:
             )
         return "".join(record.turns[i].content for i in self._scored_turns(record.turns))
 
-    def _encoded(self, record: Record, before: Sequence[Record]) -> Encoded:
-        ids, counts, shared = self._whole(record, before)
+    def _encoded(self, record: Record, before: Sequence[Record], join: Join) -> Encoded:
+        plain = join == "plain" or self._is_plain(record)
+        if join == "user" and before:
+            ids, counts, shared = self._whole(self._holding(record, before), (), plain=plain)
+        else:
+            ids, counts, shared = self._whole(record, before, plain=plain)
         scored = list(counts)
-        if self._is_plain(record) and self.tokenizer.bos_id is None:
+        if plain and self.tokenizer.bos_id is None:
             # Also after other records, so that the same ids are scored in every context.
             scored[shared : shared + 1] = [False] * len(scored[shared : shared + 1])
         excess = max(0, len(ids) - self.max_length)
@@ -157,9 +167,25 @@ class RecordEncoder:
     def _is_plain(self, record: Record) -> bool:
         return self.template is None or record.turns[0].role == "text"
 
-    def _whole(self, record: Record, before: Sequence[Record]) -> tuple[list[int], list[bool], int]:
+    def _holding(self, record: Record, before: Sequence[Record]) -> Record:
+        """The record with other records as text at the head of its first user turn."""
+        place = next((i for i, turn in enumerate(record.turns) if turn.role == "user"), None)
+        if place is None:
+            reason = "there is no user turn that other records could stand in"
+            raise UnscorableError(reason)
+        if self.layout.loss_on == "all":
+            reason = "every token counts, so other records inside the user turn would count too"
+            raise UnscorableError(reason)
+        shots = [_BETWEEN_TURNS.join(_said_in(shot)) for shot in before]
+        held = _BETWEEN_RECORDS.join([*shots, record.turns[place].content])
+        turns = [*record.turns[:place], Turn("user", held), *record.turns[place + 1 :]]
+        return replace(record, turns=tuple(turns))
+
+    def _whole(
+        self, record: Record, before: Sequence[Record], *, plain: bool
+    ) -> tuple[list[int], list[bool], int]:
         """All ids, which of them count, and how many are shared; nothing is cut yet."""
-        return (self._plain if self._is_plain(record) else self._chat)(record, before)
+        return (self._plain if plain else self._chat)(record, before)
 
     def _n_begin(self, ids: Sequence[int]) -> int:
         """How many ids a text begins with, whatever follows: 1, or 0 where it just begins.
@@ -271,6 +297,11 @@ def _conversation(record: Record, before: Sequence[Record]) -> tuple[tuple[Turn,
     if not before:
         return own, 0
     return (*system, *shots, *own[len(system) :]), len(system) + len(shots)
+
+
+def _said_in(shot: Record) -> list[str]:
+    """The contents of a record's turns, but for what the system says."""
+    return [turn.content for turn in shot.turns if turn.role != "system"]
 
 
 def _after(done: str, whole: str) -> str:

@@ -4,11 +4,12 @@ A signal asks a model about records, or reads their text. It never sees a label 
 record. Its fields say exactly what is measured and are its identity: equal signals are measured
 once, however many attacks want them.
 
-Two shapes:
+Three shapes:
 
 * `LikelihoodSignal`: `ask` turns a record into requests, `observe` turns the answers into a value.
   All requests of all signals of a run go to the engine together.
 * `TextSignal`: `measure` reads the text of the records; no model is asked.
+* `ScoreSignal`: `gather` takes what other attacks have said; nothing is measured.
 
 A value is a frozen dataclass whose fields are arrays, numbers or None, so that it can be kept.
 """
@@ -19,15 +20,18 @@ import dataclasses
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 
 import numpy as np
 
 from unseen.errors import UnscorableError
-from unseen.types import BoolArray, Encoded, Record, Request, Tokenizer, TokenStats
+from unseen.types import BoolArray, Encoded, Record, Request, Scores, Tokenizer, TokenStats
 
 TARGET = "target"
 REFERENCE = "reference"
+
+Join = Literal["turn", "user", "plain"]
+JOINS: tuple[Join, ...] = ("turn", "user", "plain")
 
 
 class Encoder(Protocol):
@@ -37,8 +41,13 @@ class Encoder(Protocol):
     def tokenizer(self) -> Tokenizer:
         """The tokenizer of the model that is asked."""
 
-    def encode(self, record: Record, *, before: Sequence[Record] = ()) -> Encoded:
+    def encode(
+        self, record: Record, *, before: Sequence[Record] = (), join: Join = "turn"
+    ) -> Encoded:
         """Token ids of the record, with other records shown before it.
+
+        `join` says where those stand: in earlier turns, in the record's own first user turn, or,
+        without any template, before it as plain text.
 
         Raises:
             UnscorableError: with the reason, where the record cannot be measured.
@@ -124,7 +133,30 @@ class TextSignal(Protocol):
         """A value, or an `UnscorableError`, for each record."""
 
 
-Signal = LikelihoodSignal | TextSignal
+@runtime_checkable
+class ScoreSignal(Protocol):
+    """Is made of the scores of other attacks, once they are there."""
+
+    gives: ClassVar[type]
+    """The class of its values."""
+
+    @property
+    def of(self) -> str:
+        """The role of the model that was attacked."""
+
+    @property
+    def reference(self) -> bool:
+        """Whether scores that compare the target with a reference count."""
+
+    def gather(self, scores: Mapping[str, Scores]) -> dict[str, Any]:
+        """Record id -> value, for the records that any attack has scored.
+
+        Args:
+            scores: attack -> its scores; their order does not matter.
+        """
+
+
+Signal = LikelihoodSignal | TextSignal | ScoreSignal
 
 
 def key(signal: Signal) -> str:

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from unseen.errors import UnscorableError
-from unseen.signals.base import TARGET, Ask, Encoder, Materials, one_request
+from unseen.signals.base import JOINS, TARGET, Ask, Encoder, Join, Materials, one_request
 from unseen.signals.masks import LEVELS, Level, covered, drawn, units
 from unseen.types import FloatArray, Record, Tokenizer, TokenStats, Turn
 
@@ -82,6 +82,45 @@ class Aggregation:
         return value / seen.n_tokens if self.unit == "mean" else value
 
 
+def check_probes(probes: int, join: str) -> None:
+    """Refuses a number of probes, or a place for them, that makes no sense.
+
+    Raises:
+        ValueError: with what was expected.
+    """
+    if probes < 1:
+        msg = f"got probes={probes}, expected at least 1"
+        raise ValueError(msg)
+    if join not in JOINS:
+        msg = f"got join={join!r}, expected one of {', '.join(JOINS)}"
+        raise ValueError(msg)
+
+
+def after(record: Record, probe: Record, encoder: Encoder, join: Join, alone: Ask) -> Ask:
+    """The request for a record after one probe.
+
+    Raises:
+        UnscorableError: where it does not fit, or other tokens would be scored than without it.
+    """
+    ask = one_request(encoder.encode(record, before=(probe,), join=join))
+    if ask.scored != alone.scored:
+        reason = "the template changes the response when a probe stands before it"
+        raise UnscorableError(reason)
+    return ask
+
+
+def joined(alone: Ask, probed: Sequence[Ask]) -> Ask:
+    """K + 1 requests as one `Ask`: without a probe, and after each."""
+    asks = [alone, *probed]
+    return Ask(tuple(ask.requests[0] for ask in asks), tuple(ask.keep[0] for ask in asks))
+
+
+def sums(answers: Sequence[TokenStats]) -> ProbedLikelihoods:
+    """What was answered without a probe and after each: sums of log-probabilities, in nats."""
+    plain, *probed = (float(answer.logprob.sum(dtype=np.float64)) for answer in answers)
+    return ProbedLikelihoods(len(answers[0].logprob), plain, np.array(probed))
+
+
 @dataclass(frozen=True)
 class MaskedProbes:
     """Probes C_j = (x, y with a share of its words replaced), shown before the record.
@@ -102,6 +141,9 @@ class MaskedProbes:
         level: what is masked: "word", "token" (of the model that is asked) or "character".
         placeholder: what stands in place of each that is masked.
         seed: another seed, other masks.
+        join: where a probe stands: in an earlier "turn", at the head of the "user" turn, or
+            before the record as "plain" text. The likelihood without a probe is that of the same
+            template, so that plain text is compared with plain text.
     """
 
     gives: ClassVar[type] = ProbedLikelihoods
@@ -111,37 +153,33 @@ class MaskedProbes:
     level: Level = "word"
     placeholder: str = "word"
     seed: int = 0
+    join: Join = "turn"
 
     def __post_init__(self) -> None:
-        if self.probes < 1:
-            msg = f"got probes={self.probes}, expected at least 1"
-            raise ValueError(msg)
         if not 0 < self.rate < 1:
             msg = f"got rate={self.rate}, expected a share between 0 and 1"
             raise ValueError(msg)
         if self.level not in LEVELS:
             msg = f"got level={self.level!r}, expected one of {', '.join(LEVELS)}"
             raise ValueError(msg)
+        check_probes(self.probes, self.join)
 
     def ask(self, record: Record, materials: Materials) -> Ask:
         """K + 1 requests: without a probe, and after each."""
-        alone = one_request(materials.encoder.encode(record))
-        asks = [alone] + [
-            one_request(materials.encoder.encode(record, before=(probe,)))
-            for probe in self.made_from(record, materials.encoder.tokenizer)
-            if not _gives_away(probe, record, alone, materials.encoder)
+        encoder = materials.encoder
+        alone = one_request(encoder.encode(record, join=self.join))
+        probes = [
+            probe
+            for probe in self.made_from(record, encoder.tokenizer)
+            if not _gives_away(probe, record, alone, encoder, self.join)
         ]
-        if len(asks) == 1:
+        if not probes:
             raise UnscorableError(_TOO_SHORT)
-        if any(ask.scored != alone.scored for ask in asks):
-            reason = "the template changes the response when a probe stands before it"
-            raise UnscorableError(reason)
-        return Ask(tuple(ask.requests[0] for ask in asks), tuple(ask.keep[0] for ask in asks))
+        return joined(alone, [after(record, probe, encoder, self.join, alone) for probe in probes])
 
     def observe(self, answers: Sequence[TokenStats]) -> ProbedLikelihoods:
         """Sums of log-probabilities."""
-        plain, *probed = (float(answer.logprob.sum(dtype=np.float64)) for answer in answers)
-        return ProbedLikelihoods(len(answers[0].logprob), plain, np.array(probed))
+        return sums(answers)
 
     def made_from(self, record: Record, tokenizer: Tokenizer | None = None) -> list[Record]:
         """The record with its loss-bearing turns masked, up to K different times.
@@ -181,9 +219,9 @@ def _is_said(turn: Turn) -> bool:
     return turn.role in ("assistant", "text")
 
 
-def _gives_away(probe: Record, record: Record, alone: Ask, encoder: Encoder) -> bool:
+def _gives_away(probe: Record, record: Record, alone: Ask, encoder: Encoder, join: Join) -> bool:
     """Whether all that is scored of the record stands in the probe: only some turns may count."""
     pairs = zip(record.turns, probe.turns, strict=True)
     if not any(_is_said(turn) and turn == masked for turn, masked in pairs):
         return False  # every turn is masked: the ids need not be looked at
-    return one_request(encoder.encode(probe)).scored == alone.scored
+    return one_request(encoder.encode(probe, join=join)).scored == alone.scored
