@@ -5,6 +5,7 @@ it, runs the model unbatched with all logits, and applies the formula with plain
 """
 
 import math
+import re
 import statistics
 import zlib
 from collections.abc import Callable, Sequence
@@ -23,6 +24,7 @@ from unseen.data.templates import Layout, RecordEncoder
 from unseen.runs.collect import Model, collect
 from unseen.scoring.store import Store
 from unseen.signals.probed import MaskedProbes
+from unseen.signals.retrieval import Pool
 from unseen.targets.huggingface import HFTarget, Padding
 from unseen.targets.tokenizer import HFTokenizer
 from unseen.types import Record, Scores, Turn
@@ -40,6 +42,8 @@ TEXTS = (
 MEMBERS = ("The quick brown fox owes 3 March.", "Harrow Lane sleeps.", "Nobody reads this one.")
 NONMEMBERS = ("Headaches, fever and sleep over Harrow Lane.", "Ответ.", "Nor this one.")
 
+POOL = ("What of Harrow Lane? Fever.", "Der Hund schläft.", "Nobody owes him.", "東京は夜だ。")
+
 # --- the twin ----------------------------------------------------------------------------------
 
 
@@ -50,6 +54,7 @@ class Twin:
         self.model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float64).eval()
         self.tokenizer = AutoTokenizer.from_pretrained(folder)
         self.bos = bos
+        self.pool: list[Record] = []
 
     def ids(self, text: str) -> list[int]:
         return list(self.tokenizer(text, add_special_tokens=False)["input_ids"])
@@ -195,6 +200,50 @@ FORMULAS: dict[str, Formula] = {
     ),
 }
 
+
+def similarities(prompts: Sequence[str], prompt: str) -> list[float]:
+    """Cosine of TF-IDF vectors of runs of 2 to 4 characters in words, logarithmic in the count."""
+
+    def counted(text: str) -> dict[str, int]:
+        counts: dict[str, int] = {}
+        for word in re.sub(r"\s+", " ", text.lower()).split():
+            padded = f" {word} "
+            for n in (2, 3, 4):
+                runs = [padded[i : i + n] for i in range(max(1, len(padded) - n + 1))]
+                for run in runs:
+                    counts[run] = counts.get(run, 0) + 1
+                if len(runs) == 1 and len(padded) <= n:
+                    break
+        return counts
+
+    bags = [counted(text) for text in prompts]
+    idf = {
+        run: math.log((1 + len(bags)) / (1 + sum(run in bag for bag in bags))) + 1
+        for bag in bags
+        for run in bag
+    }
+
+    def vector(bag: dict[str, int]) -> dict[str, float]:
+        raw = {run: (1 + math.log(n)) * idf[run] for run, n in bag.items() if run in idf}
+        norm = math.sqrt(sum(value**2 for value in raw.values())) or 1.0
+        return {run: value / norm for run, value in raw.items()}
+
+    own = vector(counted(prompt))
+    return [sum(value * own.get(run, 0.0) for run, value in vector(bag).items()) for bag in bags]
+
+
+def retrieved(twin: Twin, record: Record, k: int, join: str = "turn") -> float:
+    pool = [shot for shot in twin.pool if shot.turns != record.turns]
+    found = similarities([shot.turns[0].content for shot in twin.pool], record.turns[0].content)
+    ranked = sorted(pool, key=lambda shot: -round(found[twin.pool.index(shot)], 9))
+    plain = sum(twin.logprobs(record, (), join))
+    gaps = [plain - sum(twin.logprobs(record, (shot,), join)) for shot in ranked[:k]]
+    return min(gaps) / len(twin.logprobs(record))
+
+
+FORMULAS["icp_ref[probes=2]"] = lambda t, _r, x, _m, _n: retrieved(t, x, 2)
+FORMULAS["icp_ref[probes=9,join=plain]"] = lambda t, _r, x, _m, _n: retrieved(t, x, 9, "plain")
+
 OF_CONVERSATIONS: dict[str, Formula] = {
     "icp_sp[probes=2,join=user]": lambda t, _r, x, _m, _n: per_token(t, x, join="user"),
 }
@@ -250,6 +299,7 @@ def test_every_likelihood_attack_equals_its_slow_twin(
         )
     audited = records(TEXTS, kind, "r")
     members, nonmembers = records(MEMBERS, kind, "m"), records(NONMEMBERS, kind, "n")
+    target_twin.pool = [*records(POOL, kind, "p"), audited[2]]
     formulas = FORMULAS | (OF_CONVERSATIONS if kind == "conversation" else {})
     tried: dict[str, Any] = {spec: attacks.create(spec) for spec in formulas}
     with Store() as store:
@@ -260,6 +310,7 @@ def test_every_likelihood_attack_equals_its_slow_twin(
             store=store,
             known_members=members,
             known_nonmembers=nonmembers,
+            pool=Pool(target_twin.pool),
         )
     assert loaded["target"].target.prefix_cache, "shots are read once"  # type: ignore[attr-defined]
     for spec, attack in tried.items():

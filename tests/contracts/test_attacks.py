@@ -19,6 +19,7 @@ from unseen.data.templates import Layout, RecordEncoder
 from unseen.runs.collect import Model, collect
 from unseen.scoring.store import Store
 from unseen.signals.base import TARGET, LikelihoodSignal, Observations, Signal, TextSignal, key
+from unseen.signals.retrieval import Pool
 from unseen.targets.access import Access
 from unseen.targets.fake import FakeTarget
 from unseen.types import BoolArray, FloatArray, Record, Scores, TokenStats, Turn
@@ -78,6 +79,7 @@ def made(*, apart: bool, alone: int | None = None) -> World:
     set_aside: dict[str, Any] = {
         "known_members": tuple(shots[0::2]),
         "known_nonmembers": tuple(shots[1::2]),
+        "pool": Pool(shots[1::2]),
     }
     learning = [spec for spec in SPECS if is_fitted(attacks.create(spec))]
     asking = [] if apart else ASKING

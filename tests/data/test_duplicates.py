@@ -223,3 +223,29 @@ def test_real_texts(real_data: Path, tmp_path: Path) -> None:
     found = find_overlap(records)
     assert sum(o.kind == "exact" for o in found) >= 50
     assert set(found) == slow_overlap(records, 0.8)
+
+
+def test_repeats_in_a_pool_are_found_one_by_one() -> None:
+    from unseen.data.duplicates import character_shingles, normalised, repeats_in
+    from unseen.types import Record, Turn
+
+    def made(*texts: str) -> list[Record]:
+        return [Record(f"r{i}", (Turn("text", text),)) for i, text in enumerate(texts)]
+
+    base = "the river runs past the old mill"
+    pool = made("Nothing alike.", base, base.upper(), base + "s", "東京は静かだった", "x")
+    records = made(base, "something else entirely", "東京は静かだった。", base + " ")
+    found = repeats_in(pool, records, 0.8)
+
+    def similarity(one: str, other: str) -> float:
+        a, b = (character_shingles(normalised(text)) for text in (one, other))
+        return len(a & b) / len(a | b)
+
+    slow = {
+        record.id: frozenset(
+            at for at, shot in enumerate(pool) if similarity(record.text, shot.text) >= 0.8
+        )
+        for record in records
+    }
+    assert found == {id_: places for id_, places in slow.items() if places}
+    assert found["r0"] == found["r3"] == {1, 2, 3}

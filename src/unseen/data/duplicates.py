@@ -162,6 +162,34 @@ def find_overlap(records: Records, threshold: float = 0.8) -> tuple[Overlap, ...
     )
 
 
+def repeats_in(
+    pool: Sequence[Record], records: Sequence[Record], threshold: float = 0.8
+) -> dict[str, frozenset[int]]:
+    """Which records of a pool say the same as a record, or nearly so.
+
+    Args:
+        pool: records that may be shown beside others.
+        records: the others.
+        threshold: as for `find_overlap`.
+
+    Returns:
+        Id of a record -> places in the pool; records without any are left out.
+    """
+    places: dict[str, list[int]] = {}
+    for at, shown in enumerate(pool):
+        places.setdefault(normalised(shown.text), []).append(at)
+    texts = [normalised(record.text) for record in records]
+    once, in_pool = list(_first_places(texts)), list(places)
+    found: dict[str, set[int]] = {text: set(places.get(text, ())) for text in once}
+    for i, j, _ in _near_pairs(once, in_pool, threshold):
+        found[once[i]].update(places[in_pool[j]])
+    return {
+        record.id: frozenset(found[text])
+        for record, text in zip(records, texts, strict=True)
+        if found[text]
+    }
+
+
 def drop_overlap(records: Records, threshold: float = 0.8) -> tuple[Records, tuple[Dropped, ...]]:
     """Takes out every record that has a partner on the other side, on both sides.
 

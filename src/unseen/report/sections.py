@@ -326,6 +326,9 @@ def _cost(results: Results, about: Mapping[str, Any]) -> tuple[Block, ...]:
         left = "; ".join(f"{n} {reason}" for reason, n in sorted(data.dropped.items()))
         pairs.append(("dropped (data/dropped.csv)", left or "none"))
         pairs.append(("set aside as known", f"{data.set_aside[0]} + {data.set_aside[1]}"))
+        if (pool := data.reference_pool) is not None:
+            by = " and ".join(pool.encoders)
+            pairs.append(("reference pool", f"{pool.n:,} demonstrations, prompts compared by {by}"))
         pairs.append(("texts that repeat", f"{data.repeated[0]} + {data.repeated[1]}"))
     unscored = [
         (label_of(attack), f"{n:,}", reason)

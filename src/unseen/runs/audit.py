@@ -158,7 +158,8 @@ def ready(
     plan = plan_attacks(config, attacks, models)
     for name, why in plan.skipped.items():
         say(f"{name} is not run: {why}")
-    identity = plan_id(config, prepared.judged, prepared.known, models, plan)
+    pool = None if prepared.pool_facts is None else prepared.pool_facts.sha256
+    identity = plan_id(config, prepared.judged, prepared.known, models, plan, pool)
     return Ready(config, prepared, models, plan, identity)
 
 
@@ -244,6 +245,7 @@ def _measure(start: Ready, store: Store, progress: Progress | None) -> tuple[Obs
         store=store,
         known_members=start.prepared.known.members,
         known_nonmembers=start.prepared.known.nonmembers,
+        pool=start.prepared.pool,
         batch_tokens=start.config.batch_tokens,
         progress=progress,
     )

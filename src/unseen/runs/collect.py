@@ -19,6 +19,7 @@ from unseen.signals.base import (
     Signal,
     TextSignal,
 )
+from unseen.signals.retrieval import Pool
 from unseen.signals.text import SameText
 from unseen.targets.access import Access, LogprobTarget
 from unseen.types import Record, Request
@@ -52,6 +53,7 @@ def collect(
     store: Store,
     known_members: tuple[Record, ...] = (),
     known_nonmembers: tuple[Record, ...] = (),
+    pool: Pool | None = None,
     batch_tokens: int | None = None,
     progress: Progress | None = None,
 ) -> tuple[Observations, Cost]:
@@ -65,6 +67,7 @@ def collect(
         store: where answers are kept and found again.
         known_members: records that are not judged, for prefixes.
         known_nonmembers: the same of the other side.
+        pool: demonstrations of others.
         batch_tokens: padded tokens a batch; None leaves it to the target.
         progress: told how far it is.
 
@@ -82,7 +85,7 @@ def collect(
     of_target = models[TARGET].encoder if TARGET in models else None
     for role, model in models.items():
         of_role = [signal for signal in wanted if signal.of == role]
-        materials = Materials(model.encoder, known_members, known_nonmembers, of_target)
+        materials = Materials(model.encoder, known_members, known_nonmembers, of_target, pool)
         engine = Engine(model.target, store, batch_tokens=batch_tokens)
         tell = _telling(progress, role)
         for signal, id_, value in (
@@ -107,6 +110,7 @@ def questions(
     *,
     known_members: tuple[Record, ...] = (),
     known_nonmembers: tuple[Record, ...] = (),
+    pool: Pool | None = None,
     progress: Progress | None = None,
 ) -> dict[str, list[Request]]:
     """What `collect` would ask each role for the same arguments, repetitions included.
@@ -119,7 +123,7 @@ def questions(
     asked: dict[str, list[Request]] = {}
     for role, model in models.items():
         of_role = [signal for signal in wanted if signal.of == role]
-        materials = Materials(model.encoder, known_members, known_nonmembers, of_target)
+        materials = Materials(model.encoder, known_members, known_nonmembers, of_target, pool)
         asks = _asks(of_role, records, materials, _telling(progress, role))
         asked[role] = [
             request

@@ -19,7 +19,7 @@ from unseen.errors import ConfigError, short, suggestion
 _HELP = "unseen audit finetune --help lists every option"
 _PLACES = (
     "model", "adapter", "base_model", "reference", "tokenizer", "members", "nonmembers", "data",
-    "template", "run_dir", "runs", "cache_dir",
+    "reference_pool", "template", "run_dir", "runs", "cache_dir",
 )  # fmt: skip
 _LONGEST_NAME, _LONGEST_PATH = 255, 4000  # bytes that file systems take, characters of a whole path
 _COMMA = re.compile(r",(?![^\[]*\])")
@@ -83,6 +83,9 @@ class FinetuneAudit(StatisticsChoices):
     nonmembers: str | None = Field(None, description="file of held-out records, same source")
     data: str | None = Field(None, description="one file with both, and --label-column")
     label_column: str | None = Field(None, description="column that says member or non-member")
+    reference_pool: str | None = Field(
+        None, description="file of demonstrations that nobody trained on, for icp_ref"
+    )
     format: Literal["auto", "text", "prompt-completion", "messages", "alpaca", "sharegpt"] = Field(
         "auto", description="form of the records"
     )

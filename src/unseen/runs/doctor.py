@@ -107,7 +107,12 @@ def diagnose(
     usable: list[str] = []
     unusable: dict[str, str] = {}
     for name, (attack, _) in choose_attacks(("default",)).items():
-        why = obstacle(attack, models[TARGET].target.access, reference=REFERENCE in models)
+        why = obstacle(
+            attack,
+            models[TARGET].target.access,
+            reference=REFERENCE in models,
+            pool=config.reference_pool is not None,
+        )
         if why is None:
             usable.append(name)
         else:

@@ -130,6 +130,7 @@ def estimate(
         models,
         known_members=prepared.known.members,
         known_nonmembers=prepared.known.nonmembers,
+        pool=prepared.pool,
         progress=progress,
     )
     file = answers_file(config)

@@ -13,7 +13,15 @@ from unseen.attacks import blind, create, default, label
 from unseen.attacks.base import Attack, is_blind
 from unseen.data.templates import RecordEncoder
 from unseen.errors import AccessError, ConfigError
-from unseen.signals.base import REFERENCE, TARGET, LikelihoodSignal, Signal, asked_of, key
+from unseen.signals.base import (
+    REFERENCE,
+    TARGET,
+    LikelihoodSignal,
+    Signal,
+    asked_of,
+    key,
+    pool_needed,
+)
 from unseen.signals.token_stats import TokenStatistics
 
 if TYPE_CHECKING:
@@ -24,7 +32,7 @@ if TYPE_CHECKING:
 
 _NOT_OF_THE_PLAN = {
     "run_dir", "runs", "cache_dir", "cache", "offline", "batch_tokens", "threads", "reveal", "keep_tokens",
-    "members", "nonmembers", "data", "model", "adapter", "base_model", "reference",
+    "members", "nonmembers", "data", "reference_pool", "model", "adapter", "base_model", "reference",
     "gate",
 }  # fmt: skip
 
@@ -175,7 +183,12 @@ def plan_attacks(
     run: list[Attack] = []
     skipped: dict[str, str] = {}
     for name, (attack, named) in attacks.items():
-        why = obstacle(attack, access, reference=REFERENCE in models)
+        why = obstacle(
+            attack,
+            access,
+            reference=REFERENCE in models,
+            pool=config.reference_pool is not None,
+        )
         if why is None:
             run.append(attack)
         elif named:
@@ -188,13 +201,14 @@ def plan_attacks(
     return Plan(tuple(run), control, skipped, control_note)
 
 
-def obstacle(attack: Attack, access: Access, *, reference: bool) -> str | None:
+def obstacle(attack: Attack, access: Access, *, reference: bool, pool: bool) -> str | None:
     """Why an attack cannot be run, or None where it can.
 
     Args:
         attack: the attack.
         access: what the target gives.
         reference: whether there is a reference model.
+        pool: whether there is a reference pool.
     """
     if attack.access > access:
         return (
@@ -202,6 +216,8 @@ def obstacle(attack: Attack, access: Access, *, reference: bool) -> str | None:
         )
     if not reference and any(signal.of == REFERENCE for signal in attack.signals()):
         return "it needs a reference model: --reference MODEL"
+    if not pool and pool_needed(attack.signals()):
+        return "it needs demonstrations of others: --reference-pool FILE"
     return None
 
 
@@ -228,7 +244,12 @@ def _control(
 
 
 def plan_id(
-    config: FinetuneAudit, judged: Records, known: Records, models: dict[str, Model], plan: Plan
+    config: FinetuneAudit,
+    judged: Records,
+    known: Records,
+    models: dict[str, Model],
+    plan: Plan,
+    pool: str | None = None,
 ) -> str:
     """A hash of everything that the results depend on."""
     about = {
@@ -244,6 +265,8 @@ def plan_id(
         "attacks": [label(attack) for attack in plan.attacks],
         "signals": [key(signal) for signal in plan.signals],
     }
+    if pool is not None:
+        about["reference_pool"] = pool
     return hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()[:16]
 
 

@@ -17,8 +17,10 @@ from unseen.data.split import set_aside
 from unseen.data.templates import RecordEncoder
 from unseen.errors import ConfigError
 from unseen.runs.rendered import rendered
-from unseen.runs.results import DataFacts, Side
+from unseen.runs.results import DataFacts, ReferencePool, Side
+from unseen.runs.shown import read_pool
 from unseen.signals.base import Encoder, Signal, known_needed
+from unseen.signals.retrieval import Pool
 
 if TYPE_CHECKING:
     from unseen.runs.config import FinetuneAudit
@@ -33,6 +35,8 @@ class Prepared:
     dropped: tuple[Dropped, ...]
     repeated: dict[str, int]
     notes: list[str] = field(default_factory=list)
+    pool: Pool | None = None
+    pool_facts: ReferencePool | None = None
 
 
 def read(config: FinetuneAudit) -> Records:
@@ -56,7 +60,9 @@ def prepare(config: FinetuneAudit, records: Records, signals: Iterable[Signal] =
 
     Raises:
         ConfigError: where a side has no records left.
+        DataError: where the reference pool cannot be read, or does not fit.
     """
+    signals = tuple(signals)
     apart, dropped = drop_overlap(records, config.near_duplicates)
     if not len(apart.members) or not len(apart.nonmembers):
         raise ConfigError(
@@ -79,7 +85,13 @@ def prepare(config: FinetuneAudit, records: Records, signals: Iterable[Signal] =
             f"{sum(twins.values())} records repeat another of their side: equal texts are judged "
             "as one group, which makes intervals wider"
         )
-    return Prepared(split.audited, split.known, dropped, twins, notes)
+    shown = read_pool(config, split.audited.records, signals)
+    if shown is None:
+        return Prepared(split.audited, split.known, dropped, twins, notes)
+    notes += shown.notes
+    return Prepared(
+        split.audited, split.known, dropped, twins, notes, pool=shown.pool, pool_facts=shown.facts
+    )
 
 
 def data_facts(
@@ -113,6 +125,7 @@ def data_facts(
         template_sha256=hashlib.sha256((template or "plain").encode()).hexdigest(),
         dropped=dict(Counter(dropped.reason for dropped in prepared.dropped)),
         set_aside=(len(known.members), len(known.nonmembers)),
+        reference_pool=prepared.pool_facts,
         truncated=truncated,
         repeated=(prepared.repeated["members"], prepared.repeated["nonmembers"]),
         scored_tokens=sum(lengths.values()),

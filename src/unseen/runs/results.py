@@ -193,6 +193,17 @@ class Side(Part):
     n_judged: int
 
 
+class ReferencePool(Part):
+    """Demonstrations of others that attacks show to the model, without their text."""
+
+    path: str
+    sha256: str = Field(description="of the records, not of the file's bytes")
+    n: int
+    encoders: tuple[str, ...] = Field(
+        description="how their prompts are compared: tfidf, or a model of sentence-transformers"
+    )
+
+
 class DataFacts(Part):
     """The records, without their text."""
 
@@ -206,6 +217,9 @@ class DataFacts(Part):
     )
     set_aside: tuple[int, int] = Field(
         (0, 0), description="members and non-members known to attacks, not judged"
+    )
+    reference_pool: ReferencePool | None = Field(
+        None, description="null where no attack shows demonstrations of others"
     )
     truncated: int = Field(0, description="judged records that were cut to fit the context")
     repeated: tuple[int, int] = Field(

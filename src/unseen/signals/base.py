@@ -20,12 +20,15 @@ import dataclasses
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, runtime_checkable
 
 import numpy as np
 
 from unseen.errors import UnscorableError
 from unseen.types import BoolArray, Encoded, Record, Request, Scores, Tokenizer, TokenStats
+
+if TYPE_CHECKING:
+    from unseen.signals.retrieval import Pool
 
 TARGET = "target"
 REFERENCE = "reference"
@@ -66,12 +69,14 @@ class Materials:
         known_members: records set aside, not judged, known to be members.
         known_nonmembers: records set aside, not judged, known to be non-members.
         of_target: the target's encoder, for signals that compare another model with it.
+        pool: demonstrations of others, for signals that show some.
     """
 
     encoder: Encoder
     known_members: tuple[Record, ...] = ()
     known_nonmembers: tuple[Record, ...] = ()
     of_target: Encoder | None = None
+    pool: Pool | None = None
 
 
 @dataclass(frozen=True)
@@ -180,6 +185,14 @@ def known_needed(signals: Iterable[Signal]) -> tuple[int, int]:
     """
     needs = [getattr(signal, "known_needed", (0, 0)) for signal in signals]
     return max((m for m, _ in needs), default=0), max((n for _, n in needs), default=0)
+
+
+def pool_needed(signals: Iterable[Signal]) -> bool:
+    """Whether any of the signals shows demonstrations from a reference pool.
+
+    Such a signal says so by a class variable `needs_pool`.
+    """
+    return any(getattr(signal, "needs_pool", False) for signal in signals)
 
 
 def one_request(encoded: Encoded) -> Ask:

@@ -1,0 +1,122 @@
+"""The reference pool: demonstrations of others that attacks show to the model."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from unseen.data.duplicates import repeats_in
+from unseen.data.records import read_side
+from unseen.errors import ConfigError, DataError
+from unseen.runs.results import ReferencePool
+from unseen.signals.base import Signal, pool_needed
+from unseen.signals.retrieval import Pool, RetrievedProbes
+from unseen.types import Record
+
+if TYPE_CHECKING:
+    from unseen.runs.config import FinetuneAudit
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A pool that is ready.
+
+    Attributes:
+        pool: the demonstrations, compared already with the records.
+        facts: what the results say of them.
+        notes: what the user should know.
+    """
+
+    pool: Pool
+    facts: ReferencePool
+    notes: tuple[str, ...]
+
+
+def read_pool(
+    config: FinetuneAudit, records: Sequence[Record], signals: Sequence[Signal]
+) -> Shown | None:
+    """Reads the reference pool, and everything that can go wrong with it, before a model is loaded.
+
+    Args:
+        config: names the file.
+        records: the judged records, none of which may be shown.
+        signals: what will be measured.
+
+    Returns:
+        The pool, or None where none is named, or nothing is measured.
+
+    Raises:
+        DataError: where it cannot be read, is empty, or is of another form than the records.
+        ConfigError: where it is named and no attack would show it.
+        ModelError: where an encoder cannot be loaded.
+        MissingExtraError: where an encoder needs a package that is not installed.
+    """
+    file = config.reference_pool
+    if file is None or not signals:
+        return None
+    if not pool_needed(signals):
+        raise ConfigError(
+            "--reference-pool is read by icp_ref, which is not among the attacks",
+            fix="leave out --reference-pool, or add --attacks icp_ref",
+        )
+    found = tuple(filter(_answers, read_side(file)))
+    _check_form(found, records, file)
+    alike = repeats_in(found, records, config.near_duplicates)
+    pool = Pool(found, alike)
+    encoders = sorted({s.encoder for s in signals if isinstance(s, RetrievedProbes)})
+    for encoder in encoders:
+        pool.index(encoder)
+    most = max(s.probes for s in signals if isinstance(s, RetrievedProbes))
+    notes = []
+    if alike:
+        notes.append(
+            f"{len(alike)} records stand in the reference pool too, alike or nearly so: none is "
+            "shown to itself"
+        )
+    if len(found) < most:
+        notes.append(
+            f"the reference pool has {len(found)} demonstrations, icp_ref would show {most} of them"
+        )
+    facts = ReferencePool(
+        path=file, sha256=_content_hash(found), n=len(found), encoders=tuple(encoders)
+    )
+    return Shown(pool, facts, tuple(notes))
+
+
+def _answers(record: Record) -> bool:
+    """Whether a record ends with what a model says: only then another can follow it."""
+    return record.turns[-1].role in ("assistant", "text") and bool(record.response.strip())
+
+
+def _check_form(found: Sequence[Record], records: Sequence[Record], file: str) -> None:
+    if not found:
+        raise DataError(
+            "holds no demonstration: no record has a response",
+            path=file,
+            fix='write one a line: {"prompt": "...", "completion": "..."}',
+        )
+    of_pool, of_records = (_kind(one[0]) for one in (found, records))
+    if of_pool != of_records:
+        raise DataError(
+            f"holds {of_pool}, and the audited records are {of_records}: a demonstration has to be "
+            "of their form",
+            path=file,
+            fix="name a file of the same form (see the forms: unseen audit finetune --help), or "
+            f"leave out --reference-pool {shlex.quote(file)}",
+        )
+
+
+def _kind(record: Record) -> str:
+    return "documents" if record.turns[0].role == "text" else "conversations"
+
+
+def _content_hash(records: Sequence[Record]) -> str:
+    digest = hashlib.sha256()
+    for record in records:
+        turns = [(turn.role, turn.content) for turn in record.turns]
+        digest.update(json.dumps(turns).encode())
+    return digest.hexdigest()

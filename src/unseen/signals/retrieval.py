@@ -1,0 +1,190 @@
+"""Likelihood of a response after demonstrations of others, alike in their prompts (ICP-MIA-Ref)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+
+from unseen.errors import ModelError, UnscorableError, need
+from unseen.signals.base import TARGET, Ask, Join, Materials, one_request
+from unseen.signals.probed import ProbedLikelihoods, after, check_probes, joined, sums
+from unseen.types import FloatArray, Record, TokenStats
+
+TFIDF = "tfidf"
+"""The encoder that needs no model."""
+
+_TRIES = 4  # times as many demonstrations as are wanted, before a record is given up
+
+
+class Index(Protocol):
+    """The prompts of a pool, ready to be compared with another."""
+
+    def similarities(self, prompt: str) -> FloatArray:
+        """Cosine similarity to each prompt of the pool, shape (n,)."""
+
+
+class Pool:
+    """Demonstrations: records of others that a probe may show.
+
+    Args:
+        records: at least one; none of them is judged.
+        alike: id of a judged record -> places of demonstrations that repeat it, or nearly so. Those
+            with the very same text are found without it.
+
+    Attributes:
+        records: as given.
+    """
+
+    def __init__(
+        self, records: Sequence[Record], alike: Mapping[str, Collection[int]] | None = None
+    ) -> None:
+        self.records = tuple(records)
+        self._alike = alike or {}
+        self._texts = [_folded(record.text) for record in self.records]
+        self._indexes: dict[str, Index] = {}
+
+    def index(self, encoder: str) -> Index:
+        """The prompts as an encoder sees them; made once.
+
+        Raises:
+            ModelError: where the encoder cannot be loaded.
+            MissingExtraError: where it needs a package that is not installed.
+        """
+        if encoder not in self._indexes:
+            prompts = [prompt_of(record) for record in self.records]
+            kind = _Tfidf if encoder == TFIDF else _Sentences
+            self._indexes[encoder] = kind(prompts, encoder)
+        return self._indexes[encoder]
+
+    def nearest(self, record: Record, encoder: str) -> list[int]:
+        """Places of all demonstrations but those that repeat the record, most similar first.
+
+        Equal ones stand in the order of the pool.
+
+        Raises:
+            UnscorableError: where the record has no prompt.
+        """
+        prompt = prompt_of(record)
+        if not prompt.strip():
+            reason = "there is no prompt to find demonstrations by"
+            raise UnscorableError(reason)
+        order = np.argsort(-self.index(encoder).similarities(prompt), kind="stable").tolist()
+        own, alike = _folded(record.text), self._alike.get(record.id, ())
+        return [at for at in order if at not in alike and self._texts[at] != own]
+
+
+def prompt_of(record: Record) -> str:
+    """What demonstrations are compared by: the user's turns, or the whole of a document.
+
+    The response must not choose its own probes: what is similar in x says nothing of y.
+    """
+    if record.turns[0].role == "text":
+        return record.text
+    return "\n".join(turn.content for turn in record.turns if turn.role == "user")
+
+
+class _Tfidf:
+    """TF-IDF over runs of two to four characters within words, so that any script will do."""
+
+    def __init__(self, prompts: Sequence[str], _: str) -> None:
+        from sklearn.feature_extraction.text import TfidfVectorizer
+
+        self._vectors = TfidfVectorizer(analyzer="char_wb", ngram_range=(2, 4), sublinear_tf=True)
+        try:
+            self._matrix: Any = self._vectors.fit_transform(prompts)
+        except ValueError:  # nothing but white space in any of them: all are equally unlike
+            self._matrix = None
+        self._n = len(prompts)
+
+    def similarities(self, prompt: str) -> FloatArray:
+        if self._matrix is None:
+            return np.zeros(self._n)
+        found: FloatArray = (self._matrix @ self._vectors.transform([prompt]).T).toarray()[:, 0]
+        # Rounding depends on the order of sums: what is equal must not be told apart by it.
+        return found.round(12)
+
+
+class _Sentences:
+    """A model of sentence-transformers, by its folder or name."""
+
+    def __init__(self, prompts: Sequence[str], encoder: str) -> None:
+        package = need("sentence_transformers", "semantic")
+        try:
+            self._model: Any = package.SentenceTransformer(encoder)
+        except (OSError, ValueError, RuntimeError, KeyError) as error:
+            raise ModelError(
+                f"cannot load the sentence encoder {encoder}: {type(error).__name__}",
+                fix="name a folder or a model of sentence-transformers, for example "
+                "icp_ref[encoder=sentence-transformers/all-MiniLM-L6-v2], or leave it out",
+            ) from error
+        self._matrix = self._encoded(list(prompts))
+
+    def similarities(self, prompt: str) -> FloatArray:
+        found: FloatArray = self._matrix @ self._encoded([prompt])[0]
+        return found
+
+    def _encoded(self, prompts: list[str]) -> FloatArray:
+        found: FloatArray = self._model.encode(
+            prompts, normalize_embeddings=True, convert_to_numpy=True, show_progress_bar=False
+        )
+        return found
+
+
+def _folded(text: str) -> str:
+    return " ".join(text.casefold().split())
+
+
+@dataclass(frozen=True)
+class RetrievedProbes:
+    """Probes C_j = (x_j, y_j): the K demonstrations of a pool whose prompts are most like x.
+
+    ICP-MIA-Ref (section V-B1). Demonstrations that repeat the record, or nearly so, are left out:
+    they would tell the response. One that does not fit before the record gives its place to the
+    next. A record with fewer than K (a small pool) has fewer probes; with none, it is unscored.
+
+    Attributes:
+        of: the role of the model asked.
+        probes: K, the most probes for a record.
+        encoder: how prompts are compared: "tfidf", or a folder or name of sentence-transformers.
+        join: where a probe stands, as in `MaskedProbes`.
+    """
+
+    gives: ClassVar[type] = ProbedLikelihoods
+    needs_pool: ClassVar[bool] = True
+    of: str = TARGET
+    probes: int = 10
+    encoder: str = TFIDF
+    join: Join = "turn"
+
+    def __post_init__(self) -> None:
+        check_probes(self.probes, self.join)
+        if not self.encoder:
+            msg = f"got no encoder, expected {TFIDF}, or a folder or name of sentence-transformers"
+            raise ValueError(msg)
+
+    def ask(self, record: Record, materials: Materials) -> Ask:
+        """K + 1 requests: without a probe, and after each."""
+        if materials.pool is None:
+            reason = "there is no reference pool to take demonstrations from"
+            raise UnscorableError(reason)
+        pool, encoder = materials.pool, materials.encoder
+        alone = one_request(encoder.encode(record, join=self.join))
+        problem = "the reference pool holds nothing but this record and its near duplicates"
+        asks: list[Ask] = []
+        for at in pool.nearest(record, self.encoder)[: _TRIES * self.probes]:
+            try:
+                asks.append(after(record, pool.records[at], encoder, self.join, alone))
+            except UnscorableError as error:
+                problem = error.problem
+            if len(asks) == self.probes:
+                break
+        if not asks:
+            raise UnscorableError(problem)
+        return joined(alone, asks)
+
+    def observe(self, answers: Sequence[TokenStats]) -> ProbedLikelihoods:
+        """Sums of log-probabilities."""
+        return sums(answers)

