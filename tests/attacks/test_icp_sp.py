@@ -9,6 +9,7 @@ import pytest
 
 from unseen.attacks.icp_sp import IcpSp
 from unseen.signals.base import Observations
+from unseen.signals.official import OfficialProbes
 from unseen.signals.probed import MaskedProbes, ProbedLikelihoods
 
 
@@ -102,6 +103,8 @@ def test_fields_say_what_is_measured() -> None:
     probed = MaskedProbes(probes=3, rate=0.3, level="token", placeholder="_", seed=7, join="user")
     assert attack.signals() == (probed,)
     assert IcpSp(aggregate="mean", unit="sum").signals() == IcpSp().signals()
+    official = IcpSp(probes=3, rate=0.7, seed=2, parity="official")
+    assert official.signals() == (OfficialProbes(probes=3, rate=0.7, seed=2),)
 
 
 @pytest.mark.parametrize(
@@ -112,6 +115,9 @@ def test_fields_say_what_is_measured() -> None:
         ({"level": "line"}, "got level='line', expected one of word, token, character"),
         ({"join": "before"}, "got join='before', expected one of turn, user, plain"),
         ({"aggregate": "max"}, "got aggregate='max', expected one of min, mean, median, quant"),
+        ({"parity": "exact"}, "got parity='exact', expected 'none' or 'official'"),
+        ({"parity": "official", "join": "user"}, "parity=official fixes join: leave join out"),
+        ({"parity": "official", "unit": "sum", "level": "token"}, "fixes level, unit: leave level"),
         ({"unit": "max"}, "got unit='max', expected 'mean' or 'sum'"),
         ({"aggregate": "quantile", "quantile": 1.5}, "got quantile=1.5, expected a share from 0"),
         ({"quantile": 0.1}, "got quantile=0.1, which says nothing without aggregate=quantile"),

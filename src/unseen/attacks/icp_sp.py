@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import dataclass, fields
+from typing import ClassVar, Literal
 
 from unseen.attacks.base import Known, score_each
 from unseen.signals.base import Join, Observations, Signal
 from unseen.signals.masks import Level
+from unseen.signals.official import OfficialProbes
 from unseen.signals.probed import Aggregate, Aggregation, MaskedProbes, Unit
 from unseen.targets.access import Access
 from unseen.types import Scores
+
+_FREE = ("probes", "rate", "seed", "parity")
+"""Fields that have a say in any case."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +38,9 @@ class IcpSp:
         quantile: the share of the differences below the score, where the aggregate is a quantile.
         unit: LL is the "mean" over tokens, as in the published code, or their "sum", as in the
             paper's equations.
+        parity: "official" measures just as the published code does, to repeat its numbers: in the
+            markup of Llama 3, scoring the end of the turn too, with its masks. Of the other fields,
+            `probes`, `rate` and `seed` then have a say, and no other.
     """
 
     access: ClassVar[Access] = Access.LOGPROB
@@ -48,11 +55,21 @@ class IcpSp:
     aggregate: Aggregate = "min"
     quantile: float = 0.25
     unit: Unit = "mean"
+    parity: Literal["none", "official"] = "none"
 
     def __post_init__(self) -> None:
         # Both refuse what they cannot do.
         self.signals()
         self._aggregation  # noqa: B018
+        if self.parity not in ("none", "official"):
+            msg = f"got parity={self.parity!r}, expected 'none' or 'official'"
+            raise ValueError(msg)
+        if self.parity == "official":
+            fixed = [f.name for f in fields(self) if f.name not in _FREE]
+            given = [name for name in fixed if getattr(self, name) != getattr(type(self), name)]
+            if given:
+                msg = f"parity=official fixes {', '.join(given)}: leave {', '.join(given)} out"
+                raise ValueError(msg)
 
     def signals(self) -> tuple[Signal, ...]:
         return (self._probed,)
@@ -66,7 +83,9 @@ class IcpSp:
         return Aggregation(self.aggregate, self.quantile, self.unit)
 
     @property
-    def _probed(self) -> MaskedProbes:
+    def _probed(self) -> MaskedProbes | OfficialProbes:
+        if self.parity == "official":
+            return OfficialProbes(probes=self.probes, rate=self.rate, seed=self.seed)
         return MaskedProbes(
             probes=self.probes,
             rate=self.rate,

@@ -44,6 +44,10 @@ class Encoder(Protocol):
     def tokenizer(self) -> Tokenizer:
         """The tokenizer of the model that is asked."""
 
+    @property
+    def max_length(self) -> int:
+        """The most tokens of a record, with everything before it."""
+
     def encode(
         self, record: Record, *, before: Sequence[Record] = (), join: Join = "turn"
     ) -> Encoded:

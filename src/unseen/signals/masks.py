@@ -100,14 +100,18 @@ def how_many(rate: float, n_units: int) -> int:
     return min(max(1, int(rate * n_units)), n_units - 1)
 
 
-def drawn(n_units: int, rate: float, *, seed: int, number: int, text: str) -> set[int]:
-    """Which units a random mask covers.
+def generator(seed: int, number: int, text: str) -> np.random.Generator:
+    """Random numbers that follow from a text, a seed and a number alone.
 
-    It follows from the text, the seed and the mask's number alone, so that a record gets the same
-    masks in any company.
+    So a record gets the same masks in any company.
     """
     digest = hashlib.blake2b(f"{seed}|{number}|{text}".encode(), digest_size=8).digest()
-    rng = np.random.default_rng(int.from_bytes(digest, "little"))
+    return np.random.default_rng(int.from_bytes(digest, "little"))
+
+
+def drawn(n_units: int, rate: float, *, seed: int, number: int, text: str) -> set[int]:
+    """Which units a random mask covers."""
+    rng = generator(seed, number, text)
     return set(rng.choice(n_units, size=how_many(rate, n_units), replace=False).tolist())
 
 

@@ -82,7 +82,7 @@ class Aggregation:
         return value / seen.n_tokens if self.unit == "mean" else value
 
 
-def check_probes(probes: int, join: str) -> None:
+def check_probes(probes: int, join: str = "turn") -> None:
     """Refuses a number of probes, or a place for them, that makes no sense.
 
     Raises:
@@ -93,6 +93,17 @@ def check_probes(probes: int, join: str) -> None:
         raise ValueError(msg)
     if join not in JOINS:
         msg = f"got join={join!r}, expected one of {', '.join(JOINS)}"
+        raise ValueError(msg)
+
+
+def check_rate(rate: float) -> None:
+    """Refuses a share of the words that would mask nothing, or everything.
+
+    Raises:
+        ValueError: with what was expected.
+    """
+    if not 0 < rate < 1:
+        msg = f"got rate={rate}, expected a share between 0 and 1"
         raise ValueError(msg)
 
 
@@ -156,13 +167,11 @@ class MaskedProbes:
     join: Join = "turn"
 
     def __post_init__(self) -> None:
-        if not 0 < self.rate < 1:
-            msg = f"got rate={self.rate}, expected a share between 0 and 1"
-            raise ValueError(msg)
+        check_probes(self.probes, self.join)
+        check_rate(self.rate)
         if self.level not in LEVELS:
             msg = f"got level={self.level!r}, expected one of {', '.join(LEVELS)}"
             raise ValueError(msg)
-        check_probes(self.probes, self.join)
 
     def ask(self, record: Record, materials: Materials) -> Ask:
         """K + 1 requests: without a probe, and after each."""
