@@ -9,6 +9,7 @@ import pytest
 
 from unseen.attacks.icp_sp import IcpSp
 from unseen.signals.base import Observations
+from unseen.signals.guided import GuidedProbes
 from unseen.signals.official import OfficialProbes
 from unseen.signals.probed import MaskedProbes, ProbedLikelihoods
 
@@ -103,6 +104,9 @@ def test_fields_say_what_is_measured() -> None:
     probed = MaskedProbes(probes=3, rate=0.3, level="token", placeholder="_", seed=7, join="user")
     assert attack.signals() == (probed,)
     assert IcpSp(aggregate="mean", unit="sum").signals() == IcpSp().signals()
+    guided = IcpSp(strategy="max_k", rate=0.2, level="token", join="plain")
+    probe = GuidedProbes(strategy="max_k", rate=0.2, level="token", join="plain")
+    assert guided.signals() == (probe,)
     official = IcpSp(probes=3, rate=0.7, seed=2, parity="official")
     assert official.signals() == (OfficialProbes(probes=3, rate=0.7, seed=2),)
 
@@ -115,6 +119,8 @@ def test_fields_say_what_is_measured() -> None:
         ({"level": "line"}, "got level='line', expected one of word, token, character"),
         ({"join": "before"}, "got join='before', expected one of turn, user, plain"),
         ({"aggregate": "max"}, "got aggregate='max', expected one of min, mean, median, quant"),
+        ({"strategy": "most"}, "got strategy='most', expected"),
+        ({"strategy": "min_k", "probes": 2, "seed": 1}, "strategy=min_k needs no probes, seed"),
         ({"parity": "exact"}, "got parity='exact', expected 'none' or 'official'"),
         ({"parity": "official", "join": "user"}, "parity=official fixes join: leave join out"),
         ({"parity": "official", "unit": "sum", "level": "token"}, "fixes level, unit: leave level"),

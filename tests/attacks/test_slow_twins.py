@@ -241,6 +241,49 @@ def retrieved(twin: Twin, record: Record, k: int, join: str = "turn") -> float:
     return min(gaps) / len(twin.logprobs(record))
 
 
+def guided(twin: Twin, record: Record, *, least: bool, by: str) -> float:
+    """Half of the words, or tokens, that were least or most likely become "word"."""
+    text, logprobs = record.turns[-1].content, twin.logprobs(record)
+    places = twin.tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)
+    offsets = places["offset_mapping"]
+    offsets, unscored = offsets[len(offsets) - len(logprobs) :], offsets[: -len(logprobs)]
+    if by == "token":  # parts of one character have one place
+        stretches: list[tuple[int, int]] = []
+        for a, b in [*unscored, *offsets]:
+            if stretches and a < stretches[-1][1]:
+                a, b = stretches[-1][0], max(b, stretches.pop()[1])  # noqa: PLW2901
+            stretches.append((a, b))
+        found = [(a + len(s) - len(s.lstrip()), b) for a, b in stretches if (s := text[a:b])]
+    else:
+        found = [match.span() for match in re.finditer(r"\S+", text)]
+    spans = [(a, b) for a, b in found if any(c.isalnum() for c in text[a:b])]
+    if len(spans) < 2:
+        spans = [(i, i + 1) for i, c in enumerate(text) if c.isalnum()]
+
+    def likelihood(span: tuple[int, int]) -> float | None:
+        if any(a < span[1] and span[0] < b for a, b in unscored):
+            return None
+        inside = [place[0] < span[1] and span[0] < place[1] for place in offsets]
+        return statistics.mean(v for v, within in zip(logprobs, inside, strict=True) if within)
+
+    known = [(value, i) for i, span in enumerate(spans) if (value := likelihood(span)) is not None]
+    ranked = sorted(known, key=lambda one: (one[0] if least else -one[0], one[1]))
+    gone = {spans[i] for _, i in ranked[: min(max(1, len(spans) // 2), len(spans) - 1)]}
+    made, at = "", 0
+    for a, b in sorted(gone):
+        made, at = made + text[at:a] + "word", b
+    return sum(logprobs) - sum(twin.logprobs(record, (with_text(record, made + text[at:]),)))
+
+
+FORMULAS["icp_sp[strategy=min_k,unit=sum]"] = lambda t, _r, x, _m, _n: guided(
+    t, x, least=True, by="word"
+)
+FORMULAS["icp_sp[strategy=max_k,unit=sum]"] = lambda t, _r, x, _m, _n: guided(
+    t, x, least=False, by="word"
+)
+FORMULAS["icp_sp[strategy=min_k,level=token,unit=sum]"] = lambda t, _r, x, _m, _n: guided(
+    t, x, least=True, by="token"
+)
 FORMULAS["icp_ref[probes=2]"] = lambda t, _r, x, _m, _n: retrieved(t, x, 2)
 FORMULAS["icp_ref[probes=9,join=plain]"] = lambda t, _r, x, _m, _n: retrieved(t, x, 9, "plain")
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from typing import ClassVar, Literal
 
 from unseen.attacks.base import Known, score_each
 from unseen.signals.base import Join, Observations, Signal
+from unseen.signals.guided import GuidedProbes
 from unseen.signals.masks import Level
 from unseen.signals.official import OfficialProbes
 from unseen.signals.probed import Aggregate, Aggregation, MaskedProbes, Unit
@@ -28,6 +30,9 @@ class IcpSp:
     Attributes:
         probes: how many masked probes.
         rate: share of the response's words that a probe masks, in (0, 1).
+        strategy: which are masked: "random" ones (the paper finds these best), or, in one probe, the
+            least likely ("min_k") or the most likely ("max_k") of the response without a probe;
+            `probes` and `seed` then have no say.
         level: what is masked: "word", "token" (the paper) or "character".
         placeholder: what stands in place of each word, token or character that is masked.
         seed: another seed, other masks.
@@ -48,6 +53,7 @@ class IcpSp:
 
     probes: int = 5
     rate: float = 0.5
+    strategy: Literal["random", "min_k", "max_k"] = "random"
     level: Level = "word"
     placeholder: str = "word"
     seed: int = 0
@@ -61,15 +67,14 @@ class IcpSp:
         # Both refuse what they cannot do.
         self.signals()
         self._aggregation  # noqa: B018
+        if self.strategy != "random":
+            self._refuse(("probes", "seed"), f"strategy={self.strategy} needs no")
         if self.parity not in ("none", "official"):
             msg = f"got parity={self.parity!r}, expected 'none' or 'official'"
             raise ValueError(msg)
         if self.parity == "official":
-            fixed = [f.name for f in fields(self) if f.name not in _FREE]
-            given = [name for name in fixed if getattr(self, name) != getattr(type(self), name)]
-            if given:
-                msg = f"parity=official fixes {', '.join(given)}: leave {', '.join(given)} out"
-                raise ValueError(msg)
+            fixed = [one.name for one in fields(self) if one.name not in _FREE]
+            self._refuse(fixed, "parity=official fixes")
 
     def signals(self) -> tuple[Signal, ...]:
         return (self._probed,)
@@ -78,14 +83,28 @@ class IcpSp:
         aggregation = self._aggregation
         return score_each(audited, lambda id_: aggregation.of(audited.get(self._probed, id_)))
 
+    def _refuse(self, names: Iterable[str], why: str) -> None:
+        given = [name for name in names if getattr(self, name) != getattr(type(self), name)]
+        if given:
+            msg = f"{why} {', '.join(given)}: leave {', '.join(given)} out"
+            raise ValueError(msg)
+
     @property
     def _aggregation(self) -> Aggregation:
         return Aggregation(self.aggregate, self.quantile, self.unit)
 
     @property
-    def _probed(self) -> MaskedProbes | OfficialProbes:
+    def _probed(self) -> MaskedProbes | GuidedProbes | OfficialProbes:
         if self.parity == "official":
             return OfficialProbes(probes=self.probes, rate=self.rate, seed=self.seed)
+        if self.strategy != "random":
+            return GuidedProbes(
+                strategy=self.strategy,
+                rate=self.rate,
+                level=self.level,
+                placeholder=self.placeholder,
+                join=self.join,
+            )
         return MaskedProbes(
             probes=self.probes,
             rate=self.rate,

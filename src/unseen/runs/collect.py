@@ -13,6 +13,7 @@ from unseen.signals.base import (
     TARGET,
     Ask,
     Encoder,
+    FollowingSignal,
     LikelihoodSignal,
     Materials,
     Observations,
@@ -115,6 +116,8 @@ def questions(
 ) -> dict[str, list[Request]]:
     """What `collect` would ask each role for the same arguments, repetitions included.
 
+    Questions that follow from answers are foreseen: others, but as many and about as long.
+
     Raises:
         AccessError: as `collect` does.
     """
@@ -125,13 +128,25 @@ def questions(
         of_role = [signal for signal in wanted if signal.of == role]
         materials = Materials(model.encoder, known_members, known_nonmembers, of_target, pool)
         asks = _asks(of_role, records, materials, _telling(progress, role))
+        by_id = {record.id: record for record in records}
         asked[role] = [
             request
-            for _, _, ask in asks
+            for signal, id_, ask in asks
             if not isinstance(ask, UnscorableError)
-            for request in ask.requests
+            for request in (*ask.requests, *_foreseen(signal, by_id[id_], materials))
         ]
     return asked
+
+
+def _foreseen(
+    signal: LikelihoodSignal, record: Record, materials: Materials
+) -> tuple[Request, ...]:
+    if not isinstance(signal, FollowingSignal):
+        return ()
+    try:
+        return signal.foreseen(record, materials).requests
+    except UnscorableError:
+        return ()
 
 
 def _wanted(signals: Iterable[Signal], models: dict[str, Model]) -> list[Signal]:
@@ -159,7 +174,10 @@ def _ask_model(
     engine: Engine,
     tell: Progress,
 ) -> Iterator[tuple[Signal, str, Any]]:
-    """Signal, record id, and its value or why there is none; everything is asked at once."""
+    """Signal, record id, and its value or why there is none; everything is asked at once.
+
+    What follows from answers is asked at once too, in a second round.
+    """
     asks: list[tuple[LikelihoodSignal, str, Ask]] = []
     for signal, id_, ask in _asks(signals, records, materials, tell):
         if isinstance(ask, UnscorableError):
@@ -168,7 +186,24 @@ def _ask_model(
             asks.append((signal, id_, ask))
     requests = [request for _, _, ask in asks for request in ask.requests]
     engine.ensure(requests, progress=lambda done, total: tell("scoring", done, total))
+    by_id = {record.id: record for record in records}
+    whole: list[tuple[LikelihoodSignal, str, Ask]] = []
     for signal, id_, ask in asks:
+        if not isinstance(signal, FollowingSignal):
+            whole.append((signal, id_, ask))
+            continue
+        answers = ask.read([engine.answer(request) for request in ask.requests])
+        try:
+            more = signal.follow(by_id[id_], materials, ask, answers)
+        except UnscorableError as error:
+            yield signal, id_, error
+        else:
+            whole.append((signal, id_, ask.then(more)))
+    first = set(requests)
+    later = [row for _, _, ask in whole for row in ask.requests if row not in first]
+    if later:
+        engine.ensure(later, progress=lambda done, total: tell("scoring", done, total))
+    for signal, id_, ask in whole:
         answers = ask.read([engine.answer(request) for request in ask.requests])
         try:
             yield signal, id_, signal.observe(answers)

@@ -98,6 +98,10 @@ class Ask:
             for request, keep in zip(self.requests, self.keep, strict=True)
         )
 
+    def then(self, more: Ask) -> Ask:
+        """These questions, and more after them."""
+        return Ask(self.requests + more.requests, self.keep + more.keep)
+
     def read(self, answers: Sequence[TokenStats]) -> list[TokenStats]:
         """The counted tokens of each answer."""
         return [answer.at(keep) for answer, keep in zip(answers, self.keep, strict=True)]
@@ -123,6 +127,27 @@ class LikelihoodSignal(Protocol):
 
     def observe(self, answers: Sequence[TokenStats]) -> Any:
         """The value of one record, from the counted tokens of its answers."""
+
+
+@runtime_checkable
+class FollowingSignal(LikelihoodSignal, Protocol):
+    """Asks once more, after what was answered; `observe` gets the answers of both rounds."""
+
+    def follow(
+        self, record: Record, materials: Materials, ask: Ask, answers: Sequence[TokenStats]
+    ) -> Ask:
+        """The requests that the counted tokens of the answers lead to.
+
+        Raises:
+            UnscorableError: with the reason, where they lead to none.
+        """
+
+    def foreseen(self, record: Record, materials: Materials) -> Ask:
+        """Requests like those of `follow` in number and length, for a plan.
+
+        Raises:
+            UnscorableError: with the reason, where there will be none.
+        """
 
 
 @runtime_checkable

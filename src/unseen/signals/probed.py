@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
@@ -13,7 +14,7 @@ from unseen.signals.base import JOINS, TARGET, Ask, Encoder, Join, Materials, on
 from unseen.signals.masks import LEVELS, Level, covered, drawn, units
 from unseen.types import FloatArray, Record, Tokenizer, TokenStats, Turn
 
-_TOO_SHORT = "too short to mask a part of it"
+TOO_SHORT = "too short to mask a part of it"
 
 
 @dataclass(frozen=True)
@@ -122,8 +123,7 @@ def after(record: Record, probe: Record, encoder: Encoder, join: Join, alone: As
 
 def joined(alone: Ask, probed: Sequence[Ask]) -> Ask:
     """K + 1 requests as one `Ask`: without a probe, and after each."""
-    asks = [alone, *probed]
-    return Ask(tuple(ask.requests[0] for ask in asks), tuple(ask.keep[0] for ask in asks))
+    return functools.reduce(Ask.then, probed, alone)
 
 
 def sums(answers: Sequence[TokenStats]) -> ProbedLikelihoods:
@@ -183,7 +183,7 @@ class MaskedProbes:
             if not _gives_away(probe, record, alone, encoder, self.join)
         ]
         if not probes:
-            raise UnscorableError(_TOO_SHORT)
+            raise UnscorableError(TOO_SHORT)
         return joined(alone, [after(record, probe, encoder, self.join, alone) for probe in probes])
 
     def observe(self, answers: Sequence[TokenStats]) -> ProbedLikelihoods:
@@ -212,7 +212,7 @@ class MaskedProbes:
             if len(made) == self.probes:
                 break
         if not made:
-            raise UnscorableError(_TOO_SHORT)
+            raise UnscorableError(TOO_SHORT)
         return list(made.values())
 
     def masked(self, text: str, number: int, tokenizer: Tokenizer | None = None) -> str:
