@@ -14,7 +14,7 @@ from unseen.errors import ConfigError, UnknownNameError
 from unseen.signals.base import Observations
 
 OURS = (
-    "bag_of_words", "con_recall", "ez_mia", "icp_sp", "loss", "lowercase", "min_k", "min_k_pp", "perplexity",
+    "bag_of_words", "con_recall", "ez_mia", "fusion", "icp_sp", "loss", "lowercase", "min_k", "min_k_pp", "perplexity",
     "recall", "reference", "wbc", "zlib",
 )  # fmt: skip
 
@@ -114,6 +114,7 @@ def test_labels_read_back(spec: str, label: str) -> None:
         ("min_k[k=much]", "attack 'min_k[k=much]': got k=much, expected a number"),
         ("recall[shots=7.5]", "attack 'recall[shots=7.5]': got shots=7.5, expected a whole number"),
         ("recall[shots=True]", "got shots=True, expected a whole number"),
+        ("fusion[reference=no]", "got reference=no, expected True or False"),
         ("zlib[length=max]", "got length='max', expected 'mean' or 'sum'"),
         ("ez_mia[tokens=some]", "got tokens='some', expected 'errors' or 'all'"),
         ("ez_mia[smoothing=0]", "got smoothing=0.0, expected nats above 0"),

@@ -14,18 +14,31 @@ import numpy as np
 import pytest
 
 from unseen import attacks
-from unseen.attacks.base import Attack, Known, is_blind, is_fitted
+from unseen.attacks.base import Attack, Known, is_blind, is_fitted, is_fusing
 from unseen.data.templates import Layout, RecordEncoder
 from unseen.runs.collect import Model, collect
+from unseen.runs.fused import gathered
 from unseen.scoring.store import Store
-from unseen.signals.base import TARGET, LikelihoodSignal, Observations, Signal, TextSignal, key
+from unseen.signals.base import (
+    TARGET,
+    LikelihoodSignal,
+    Observations,
+    ScoreSignal,
+    Signal,
+    TextSignal,
+    key,
+)
 from unseen.signals.retrieval import Pool
 from unseen.targets.access import Access
 from unseen.targets.fake import FakeTarget
 from unseen.types import BoolArray, FloatArray, Record, Scores, TokenStats, Turn
 
 SPECS = attacks.default()
-ASKING = [spec for spec in SPECS if not is_blind(attacks.create(spec))]
+BLIND = [spec for spec in SPECS if is_blind(attacks.create(spec))]
+FUSING = [spec for spec in SPECS if is_fusing(attacks.create(spec))]
+ASKING = [spec for spec in SPECS if spec not in (*BLIND, *FUSING)]
+FUSED = ("loss", "zlib", "min_k", "reference")
+"""What an attack that learns from scores learns from here."""
 N_AUDITED, N_KNOWN, N_SHOTS = 30, 50, 14
 SYLLABLES = ("ba", "Ke", "lo", "Mi", "nu", "ra", "So", "ti", "Vu", "wem", "xis", "Yal")
 
@@ -63,7 +76,7 @@ def made(*, apart: bool, alone: int | None = None) -> World:
     rng = np.random.default_rng(1)
     member = np.arange(n) % 2 == 0
     texts = [
-        f"Now {text(rng)} {('lately' if m else 'formerly') if apart else 'ago'}" for m in member
+        f"Now {text(rng)} {('lately!' if m else 'formerly') if apart else 'ago'}" for m in member
     ]
     turns = [(Turn("user", "Say it."), Turn("assistant", text)) for text in texts]
     records = [Record(f"r{i:03d}", turns[i]) for i in range(n)]
@@ -81,11 +94,13 @@ def made(*, apart: bool, alone: int | None = None) -> World:
         "known_nonmembers": tuple(shots[1::2]),
         "pool": Pool(shots[1::2]),
     }
-    learning = [spec for spec in SPECS if is_fitted(attacks.create(spec))]
+    learning = [*BLIND, *([] if apart else FUSED)]
     asking = [] if apart else ASKING
     with Store() as store:
         seen, _ = collect(signals_of(asking), judged, models, store=store, **set_aside)
         both, _ = collect(signals_of(learning), judged + known, models, store=store, **set_aside)
+    if not apart:
+        both = with_scores(both)
     values = {**seen.values, **both.values}
     missing = {**seen.missing, **both.missing}
     return World(
@@ -96,6 +111,15 @@ def made(*, apart: bool, alone: int | None = None) -> World:
             member[N_AUDITED : N_AUDITED + N_KNOWN],
         ),
     )
+
+
+def with_scores(seen: Observations) -> Observations:
+    """The observations, and beside them what some attacks say of these records."""
+    fused = [attacks.create(spec) for spec in FUSED]
+    made = {attacks.label(attack): attack.score(seen) for attack in fused}
+    for spec in FUSING:
+        seen = gathered(attacks.create(spec), fused, made, seen)
+    return seen
 
 
 @pytest.fixture(scope="module")
@@ -164,8 +188,12 @@ def test_its_signals_say_what_is_measured(spec: str) -> None:
     assert signals == attack.signals(), "equal signals are measured once"
     assert len({key(signal) for signal in signals}) == len(set(signals)) == len(signals)
     for signal in signals:
-        assert isinstance(signal, TextSignal) != isinstance(signal, LikelihoodSignal)
-    if is_blind(attack):
+        kinds = [isinstance(signal, kind) for kind in (TextSignal, LikelihoodSignal, ScoreSignal)]
+        assert sum(kinds) == 1
+    if is_fusing(attack):
+        assert is_fitted(attack)
+        assert all(isinstance(signal, ScoreSignal) for signal in signals)
+    elif is_blind(attack):
         assert all(isinstance(signal, TextSignal) for signal in signals)
         assert attack.access == Access.TEXT
     else:
@@ -202,7 +230,7 @@ def test_it_cannot_see_labels_or_models(name: str) -> None:
 # --- what it says ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("spec", ASKING)
+@pytest.mark.parametrize("spec", [*ASKING, *FUSING])
 def test_a_higher_score_is_a_member_where_the_model_remembers(
     world: World, scored: Scored, spec: str
 ) -> None:
@@ -212,7 +240,7 @@ def test_a_higher_score_is_a_member_where_the_model_remembers(
     assert auc(scores.values, world.member) > 0.5 + 3 * CHANCE_SD
 
 
-@pytest.mark.parametrize("spec", [spec for spec in SPECS if spec not in ASKING])
+@pytest.mark.parametrize("spec", BLIND)
 def test_a_blind_attack_sees_texts_and_no_model(
     world: World, apart: World, scored: Scored, spec: str
 ) -> None:

@@ -28,7 +28,7 @@ from typing import ClassVar, Protocol, runtime_checkable
 import numpy as np
 
 from unseen.errors import UnscorableError
-from unseen.signals.base import Observations, Signal
+from unseen.signals.base import REFERENCE, Observations, ScoreSignal, Signal
 from unseen.signals.text import CommonText
 from unseen.targets.access import Access
 from unseen.types import BoolArray, FloatArray, Scores, TokenStats
@@ -170,6 +170,16 @@ def mean_of_lowest(values: FloatArray, k: float) -> float:
 def is_fitted(attack: Attack) -> bool:
     """Whether the attack learns from known records."""
     return bool(getattr(attack, "fitted", False))
+
+
+def is_fusing(attack: Attack) -> bool:
+    """Whether the attack learns from the scores of others, and so comes after them."""
+    return any(isinstance(signal, ScoreSignal) for signal in attack.signals())
+
+
+def needs_reference(attack: Attack) -> bool:
+    """Whether the attack compares the target with a reference model."""
+    return any(signal.of == REFERENCE for signal in attack.signals())
 
 
 def is_blind(attack: Attack) -> bool:

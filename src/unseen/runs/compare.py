@@ -18,6 +18,7 @@ from pydantic import Field
 from unseen.errors import ConfigError, TooFewRecordsError, short
 from unseen.metrics.compare import PairedDifference, paired_differences
 from unseen.metrics.slices import holm
+from unseen.runs.fused import is_learnt
 from unseen.runs.judge import Judge, Subjects
 from unseen.runs.results import SCHEMA_VERSION, AttackResult, Number, Part, Resolution
 from unseen.runs.verify import FinishedRun, finished
@@ -392,7 +393,8 @@ class _Pair:
                     update={"confidence": self.confidence, "fpr": self.rates}
                 )
                 judge = Judge(choices, subjects)
-                row = judge.row(name, Scores(subjects.ids, scores[which]), kind="attack")
+                made = Scores(subjects.ids, scores[which])
+                row = judge.row(name, made, kind="attack", learnt=is_learnt(row))
             self._rows[name, which] = row
         return self._rows[name, which]
 

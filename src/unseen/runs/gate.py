@@ -377,9 +377,13 @@ class _Gate:
             scores = self._run.scored.target.get(name)
             if scores is None:
                 return None
+            from unseen.runs.fused import is_learnt
+
             rates = {one.fpr for one in self._limits if one.fpr is not None}
             judge = self._judge(confidence, fpr=tuple(sorted(rates)))
-            self._made[name, confidence] = judge.row(name, scores, kind="attack")
+            self._made[name, confidence] = judge.row(
+                name, scores, kind="attack", learnt=is_learnt(self._attacks[name])
+            )
         return _number_of(self._made[name, confidence], limit)
 
     def _headline(self, confidence: float) -> Number | None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from unseen.attacks import label
-from unseen.attacks.base import Attack, Known, is_blind, is_fitted
+from unseen.attacks.base import Attack, Known, is_blind, is_fitted, is_fusing
 from unseen.data.duplicates import inseparable
 from unseen.data.features import features
 from unseen.errors import StoreError, TooFewRecordsError
@@ -26,6 +26,7 @@ from unseen.metrics.evaluate import evaluate
 from unseen.metrics.interval import auc_interval
 from unseen.metrics.roc import resolution
 from unseen.metrics.slices import by_slice
+from unseen.runs.fused import gathered, of_learnt, widened
 from unseen.runs.results import (
     AttackResult,
     Exposed,
@@ -253,12 +254,16 @@ class Judge:
     def _scores(
         self, attacks: tuple[Attack, ...], observations: Observations, given: Mapping[str, Scores]
     ) -> dict[str, Scores]:
-        """By label: what is given, and otherwise made."""
-        labelled = {label(attack): attack for attack in attacks}
-        return {
-            name: given[name] if name in given else self.score(attack, observations)
-            for name, attack in labelled.items()
-        }
+        """By label: what is given, and otherwise made; last what learns from the others' scores."""
+        made = dict(given)
+        for attack in sorted(attacks, key=is_fusing):
+            name = label(attack)
+            if name not in made:
+                seen = observations
+                if is_fusing(attack):
+                    seen = gathered(attack, attacks, made, observations)
+                made[name] = self.score(attack, seen)
+        return {label(attack): made[label(attack)] for attack in attacks}
 
     def verdicts(
         self,
@@ -291,9 +296,25 @@ class Judge:
         return _joined(self._subjects.ids, parts)
 
     def row(
-        self, name: str, scores: Scores, *, kind: Kind, attack: Attack | None = None
+        self,
+        name: str,
+        scores: Scores,
+        *,
+        kind: Kind,
+        attack: Attack | None = None,
+        learnt: bool = False,
     ) -> AttackResult:
-        """Estimates of one attack, over the records that it has scored."""
+        """Estimates of one attack, over the records that it has scored.
+
+        Args:
+            name: what the attack is called.
+            scores: what it says.
+            kind: attack, baseline or control.
+            attack: the attack itself, where it is at hand.
+            learnt: whether the scores were learnt from those of others, where it is not.
+        """
+        learnt = learnt or (attack is not None and is_fusing(attack))
+        confidence = self._choices.confidence
         found = self._places(scores)
         member = self._subjects.member[found]
         n = (int(member.sum()), int((~member).sum()))
@@ -313,14 +334,14 @@ class Judge:
                 scores.values,
                 member,
                 fprs=self._choices.fpr,
-                confidence=self._choices.confidence,
+                confidence=widened(confidence) if learnt else confidence,
                 bootstrap=self._choices.bootstrap,
                 clusters=self._clusters(found),
                 rng=self._rng(_ESTIMATES),
             )
         except TooFewRecordsError as error:
             return AttackResult(**facts, note=error.problem)
-        return AttackResult(
+        row = AttackResult(
             **facts,
             auc=_number(judged.auc),
             tpr_at_fpr=tuple(_at(at) for at in judged.tpr_at_fpr),
@@ -328,6 +349,7 @@ class Judge:
             inverted=judged.inverted,
             roc=Roc(fpr=judged.roc.fpr, tpr=judged.roc.tpr),
         )
+        return of_learnt(row, confidence) if learnt else row
 
     def table(self, verdicts: Verdicts) -> dict[str, list[Any]]:
         """Columns of records.parquet: a row a record, and no text unless it is revealed."""

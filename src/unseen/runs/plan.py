@@ -10,13 +10,15 @@ from typing import TYPE_CHECKING
 
 from unseen import __version__
 from unseen.attacks import blind, create, default, label
-from unseen.attacks.base import Attack, is_blind
+from unseen.attacks.base import Attack, is_blind, is_fusing, needs_reference
 from unseen.data.templates import RecordEncoder
 from unseen.errors import AccessError, ConfigError
+from unseen.runs.fused import obstacles, repeated, without
 from unseen.signals.base import (
     REFERENCE,
     TARGET,
     LikelihoodSignal,
+    ScoreSignal,
     Signal,
     asked_of,
     key,
@@ -64,7 +66,7 @@ class Plan:
         wanted += [
             asked_of(signal, REFERENCE) for attack in self.control for signal in attack.signals()
         ]
-        return tuple(dict.fromkeys(wanted))
+        return tuple(dict.fromkeys(s for s in wanted if not isinstance(s, ScoreSignal)))
 
 
 def choose_attacks(specs: tuple[str, ...]) -> dict[str, tuple[Attack, bool]]:
@@ -80,6 +82,9 @@ def choose_attacks(specs: tuple[str, ...]) -> dict[str, tuple[Attack, bool]]:
                 faults.append(error)
                 continue
             found.setdefault(label(attack), (attack, named))
+    if found and all(is_fusing(attack) for attack, _ in found.values()):
+        for attack in map(create, default()):  # somebody has to say what it learns from
+            found.setdefault(label(attack), (attack, False))
     if len(faults) == 1:
         raise faults[0]
     if faults:
@@ -195,6 +200,15 @@ def plan_attacks(
             raise AccessError(f"attack {name} cannot be run: {why}", fix="unseen ls attacks")
         else:
             skipped[name] = why
+    too_few = obstacles(run)
+    for name, why in too_few.items():
+        if attacks[name][1]:
+            raise AccessError(
+                f"attack {name} cannot be run: {why}", fix=f"--attacks 'default,{name}'"
+            )
+    left_out = too_few | {n: why for n, why in repeated(run).items() if not attacks[n][1]}
+    skipped |= left_out
+    run = list(without(run, left_out))
     if all(is_blind(attack) for attack in run):
         raise AccessError("no attack is left to run", fix="unseen ls attacks --explain")
     control, control_note = _control(config, run, models)
@@ -214,7 +228,7 @@ def obstacle(attack: Attack, access: Access, *, reference: bool, pool: bool) -> 
         return (
             f"it needs {attack.access.name.lower()} access, the target gives {access.name.lower()}"
         )
-    if not reference and any(signal.of == REFERENCE for signal in attack.signals()):
+    if not reference and needs_reference(attack):
         return "it needs a reference model: --reference MODEL"
     if not pool and pool_needed(attack.signals()):
         return "it needs demonstrations of others: --reference-pool FILE"
@@ -231,7 +245,7 @@ def _control(
     able = [
         attack
         for attack in attacks
-        if not is_blind(attack) and all(signal.of == TARGET for signal in attack.signals())
+        if not (is_blind(attack) or is_fusing(attack) or needs_reference(attack))
     ]
     if config.control == "shared":
         able = [

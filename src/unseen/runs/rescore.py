@@ -8,15 +8,16 @@ from pathlib import Path
 from typing import Any
 
 from unseen.attacks import create, label
-from unseen.attacks.base import Attack
+from unseen.attacks.base import Attack, is_fusing, needs_reference
 from unseen.errors import ConfigError
 from unseen.runs.config import FinetuneAudit, StatisticsChoices, configure
 from unseen.runs.folder import RunFolder
+from unseen.runs.fused import obstacles
 from unseen.runs.judge import Judge, Scored
 from unseen.runs.results import Results
 from unseen.runs.validity import concluded, of_preflight
 from unseen.runs.verify import FinishedRun, finished
-from unseen.signals.base import REFERENCE, TARGET, Observations, Signal, asked_of
+from unseen.signals.base import REFERENCE, TARGET, Observations, ScoreSignal, Signal, asked_of
 
 
 def rescore(
@@ -29,7 +30,7 @@ def rescore(
     """Scores and judges a finished run again; results.json and records.parquet are replaced.
 
     Attacks whose measurements are not kept (words, and single tokens unless the run kept them)
-    keep the scores that they have.
+    keep the scores that they have. Attacks that learn from scores learn anew, from all there are.
 
     Args:
         path: the run folder.
@@ -78,7 +79,13 @@ def _attacks(specs: tuple[str, ...], before: Results) -> tuple[Attack, ...]:
     """The attacks named, then all of the run: scoring again adds, and takes nothing away."""
     named = {label(attack): attack for attack in map(create, specs)}
     kept = {row.name: create(row.name) for row in before.attacks}
-    return tuple((named | kept).values())
+    run = tuple((named | kept).values())
+    for name, why in obstacles(run).items():
+        raise ConfigError(
+            f"attack {name} cannot be run: {why}",
+            fix="name more attacks: --attacks NAME --attacks NAME",
+        )
+    return run
 
 
 def _control(
@@ -93,7 +100,7 @@ def _control(
         for attack in run
         if label(attack) in names
         or (
-            all(signal.of == TARGET for signal in attack.signals())
+            not (is_fusing(attack) or needs_reference(attack))
             and _measured(_on_reference(attack), observations)
         )
     )
@@ -122,7 +129,10 @@ def _taken_over(
 
 
 def _measured(signals: Iterable[Signal], observations: Observations) -> bool:
-    return all(signal in observations.values for signal in signals)
+    """Whether all is there; scores are made again in any case."""
+    return all(
+        isinstance(signal, ScoreSignal) or signal in observations.values for signal in signals
+    )
 
 
 def _signals(run: tuple[Attack, ...]) -> list[Signal]:

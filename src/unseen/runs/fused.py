@@ -1,0 +1,140 @@
+"""Attacks that learn from the scores of others: from whose, and how sure their numbers are.
+
+A score that is learnt from the records beside those that it judges is less certain than one that is
+fixed beforehand. Two records of different folds judge each other: what the one teaches about the
+other is what the other teaches about the one, so that every pair counts twice. Where no score
+knows anything, the AUC scatters sqrt(2) times as far as that of a fixed score; its intervals are
+wider by that.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+from statistics import NormalDist
+from typing import TYPE_CHECKING
+
+from unseen.attacks import label
+from unseen.attacks.base import Attack, is_blind, is_fitted, is_fusing, needs_reference
+from unseen.signals.base import Observations, ScoreSignal
+
+if TYPE_CHECKING:
+    from unseen.runs.results import AttackResult, Number
+    from unseen.types import Scores
+
+FEWEST = 3
+"""Attacks to learn from: of fewer, each says more by itself."""
+
+WIDER = "wider by sqrt(2), for a learnt score"
+"""Ends the name of the method of an interval that is."""
+
+
+def sources(fusing: Attack, attacks: Iterable[Attack]) -> tuple[str, ...]:
+    """Labels of the attacks whose scores an attack learns from.
+
+    Baselines say nothing about the model. What learns is left out too: the scores of other records
+    hold the label of the record that is judged.
+    """
+    compared = all(s.reference for s in fusing.signals() if isinstance(s, ScoreSignal))
+    return tuple(
+        label(attack)
+        for attack in attacks
+        if not is_blind(attack)
+        and not is_fitted(attack)
+        and (compared or not needs_reference(attack))
+    )
+
+
+def obstacles(attacks: Sequence[Attack]) -> dict[str, str]:
+    """Label -> why not, of attacks that would learn from too few scores."""
+    found = {}
+    for attack in filter(is_fusing, attacks):
+        n = len(sources(attack, attacks))
+        if n < FEWEST:
+            found[label(attack)] = (
+                f"it learns from the scores of {FEWEST} or more other attacks, here are {n}"
+            )
+    return found
+
+
+def repeated(attacks: Sequence[Attack]) -> dict[str, str]:
+    """Label -> why not, of attacks that would learn from the very scores that another learns from."""
+    found: dict[str, str] = {}
+    first: dict[tuple[str, ...], str] = {}
+    for attack in filter(is_fusing, attacks):
+        name, same = label(attack), first.setdefault(sources(attack, attacks), label(attack))
+        if same != name:
+            found[name] = f"it would be {same}: the scores to learn from are the same"
+    return found
+
+
+def without(attacks: Sequence[Attack], names: Iterable[str]) -> tuple[Attack, ...]:
+    """The attacks but those named."""
+    left_out = set(names)
+    return tuple(attack for attack in attacks if label(attack) not in left_out)
+
+
+def gathered(
+    fusing: Attack,
+    attacks: Iterable[Attack],
+    made: Mapping[str, Scores],
+    observations: Observations,
+) -> Observations:
+    """What was measured, and beside it the scores that an attack learns from.
+
+    Args:
+        fusing: the attack.
+        attacks: all attacks of the run on one model.
+        made: label -> scores; those of attacks that the attack learns from are needed.
+        observations: what was measured, seen as of the target.
+    """
+    scores = {name: made[name] for name in sources(fusing, attacks)}
+    values, missing = dict(observations.values), dict(observations.missing)
+    for signal in fusing.signals():
+        if isinstance(signal, ScoreSignal):
+            values[signal] = said = signal.gather(scores)
+            missing[signal] = {
+                id_: "no attack has scored this record"
+                for id_ in observations.ids
+                if id_ not in said
+            }
+    return dataclasses.replace(observations, values=values, missing=missing)
+
+
+def widened(confidence: float) -> float:
+    """The level at which an interval of a fixed score is wider by sqrt(2).
+
+    >>> round(widened(0.95), 4)
+    0.9944
+    """
+    normal = NormalDist()
+    reach = 2**0.5 * normal.inv_cdf((1 + confidence) / 2)
+    return min(2 * normal.cdf(reach) - 1, 1 - 1e-12)
+
+
+def of_learnt(row: AttackResult, confidence: float) -> AttackResult:
+    """A row whose intervals were made at the level `widened`, with the level that they have.
+
+    What learns cannot be inverted: its sign is that of the records that it learns from.
+    """
+
+    def restated(number: Number | None) -> Number | None:
+        if number is None:
+            return None
+        method = f"{number.method}, {WIDER}"
+        return number.model_copy(update={"confidence": confidence, "method": method})
+
+    rates = tuple(at.model_copy(update={"tpr": restated(at.tpr)}) for at in row.tpr_at_fpr)
+    return row.model_copy(
+        update={
+            "auc": restated(row.auc),
+            "advantage": restated(row.advantage),
+            "tpr_at_fpr": rates,
+            "inverted": False,
+        }
+    )
+
+
+def is_learnt(row: AttackResult) -> bool:
+    """Whether the row is of an attack that learns from the scores of others."""
+    return row.auc is not None and row.auc.method.endswith(WIDER)
