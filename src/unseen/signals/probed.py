@@ -11,7 +11,7 @@ import numpy as np
 
 from unseen.errors import UnscorableError
 from unseen.signals.base import JOINS, TARGET, Ask, Encoder, Join, Materials, one_request
-from unseen.signals.masks import LEVELS, Level, covered, drawn, units
+from unseen.signals.masks import LEVELS, Level, Span, covered, drawn, units
 from unseen.types import FloatArray, Record, Tokenizer, TokenStats, Turn
 
 TOO_SHORT = "too short to mask a part of it"
@@ -201,11 +201,15 @@ class MaskedProbes:
             UnscorableError: where no turn can be masked so that something of it stays, or its
                 tokens cannot be found again in its text.
         """
+        spans = [
+            units(turn.content, self.level, tokenizer) if _is_said(turn) else []
+            for turn in record.turns
+        ]
         made: dict[tuple[Turn, ...], Record] = {}
         for j in range(4 * self.probes):
             turns = tuple(
-                Turn(turn.role, self.masked(turn.content, j, tokenizer)) if _is_said(turn) else turn
-                for turn in record.turns
+                Turn(turn.role, self._masked(turn.content, j, of_turn)) if of_turn else turn
+                for turn, of_turn in zip(record.turns, spans, strict=True)
             )
             if turns != record.turns:
                 made.setdefault(turns, replace(record, turns=turns))
@@ -215,9 +219,8 @@ class MaskedProbes:
             raise UnscorableError(TOO_SHORT)
         return list(made.values())
 
-    def masked(self, text: str, number: int, tokenizer: Tokenizer | None = None) -> str:
+    def _masked(self, text: str, number: int, spans: list[Span]) -> str:
         """The text with some words replaced, white space kept; a text too short for it, as it is."""
-        spans = units(text, self.level, tokenizer)
         if len(spans) < 2:
             return text
         chosen = drawn(len(spans), self.rate, seed=self.seed, number=number, text=text)
