@@ -1,5 +1,17 @@
-"""`python -m unseen`."""
+"""`python -m unseen`, and the command `unseen`."""
 
-from unseen.cli.main import main
+import sys
 
-main()
+
+def main() -> None:
+    """Runs the command line; an interruption while it is still being loaded is one line too."""
+    try:
+        from unseen.cli.main import main as run
+    except KeyboardInterrupt:
+        sys.stderr.write("interrupted\n")
+        sys.exit(130)
+    run()
+
+
+if __name__ == "__main__":
+    main()

@@ -255,15 +255,41 @@ def audit_finetune(
     Raises:
         UnseenError: with what is wrong and what to do.
     """
-    if config is not None and choices:
-        raise ConfigError(f"got config and also {', '.join(choices)}", fix="give one of them")
-    if isinstance(target, str | Path):
-        choices["model"], target = str(target), None
-    config = config or configure(**choices)
+    config, target = _chosen(target, data, config, choices)
     folder, results = audit(
         config, target=target, records=data, progress=progress, note=note, report=_report
     )
     return Audit(folder.path, results)
+
+
+def _chosen(
+    target: str | Path | LogprobTarget | None,
+    data: Records | None,
+    config: FinetuneAudit | None,
+    choices: dict[str, Any],
+) -> tuple[FinetuneAudit, LogprobTarget | None]:
+    """The choices of a call, and its target where that is no name."""
+    from unseen.data.records import Records
+
+    if config is not None and choices:
+        raise ConfigError(f"got config and also {', '.join(choices)}", fix="give one of them")
+    if data is not None and not isinstance(data, Records):
+        raise ConfigError(
+            f"got {type(data).__name__} as data, expected Records",
+            fix="unseen.Records.from_files(members, nonmembers), or members=… and nonmembers=…",
+        )
+    if isinstance(target, str | Path):
+        if "model" in choices or (config is not None and config.model):
+            raise ConfigError("the model is named twice", fix="leave model=… out")
+        if config is not None:
+            return config.model_copy(update={"model": str(target)}), None
+        return configure(**choices, model=str(target)), None
+    if target is not None and not hasattr(target, "tokenizer"):
+        raise ConfigError(
+            f"got {type(target).__name__} as target, expected a name or a target",
+            fix="unseen.HFTarget(FOLDER), or the folder itself",
+        )
+    return config or configure(**choices), target
 
 
 def plan(
@@ -295,11 +321,7 @@ def plan(
     """
     from unseen.runs.estimate import estimate
 
-    if config is not None and choices:
-        raise ConfigError(f"got config and also {', '.join(choices)}", fix="give one of them")
-    if isinstance(target, str | Path):
-        choices["model"], target = str(target), None
-    config = config or configure(**choices)
+    config, target = _chosen(target, data, config, choices)
     return estimate(config, target=target, records=data, progress=progress, note=note)
 
 

@@ -55,24 +55,37 @@ def test_features_say_what_they_are_said_to_say() -> None:
     assert made["rare_words"].tolist() == [1, 1, 1, 1, 0]
 
 
-def test_sets_of_different_times_are_found_out(tmp_path) -> None:
+def test_sets_of_different_times_are_found_out_and_words_are_said_but_not_kept(tmp_path) -> None:
     rng = np.random.default_rng(1)
     words = [f"w{i}" for i in range(80)]
     sides = [
         [" ".join([year, *rng.choice(words, 12)]) for _ in range(60)] for year in ("2013", "2023")
     ]
-    result = unseen.audit_finetune(
-        unseen.FakeTarget(sides[0], strength=1.0),
-        unseen.Records.from_texts(*sides),
-        attacks=("loss",),
-        run_dir=tmp_path / "run",
-        cache=False,
-        bootstrap=200,
-    )
+    said: list[str] = []
+
+    def audit(name: str, **choices):
+        return unseen.audit_finetune(
+            unseen.FakeTarget(sides[0], strength=1.0),
+            unseen.Records.from_texts(*sides),
+            attacks=("loss",),
+            run_dir=tmp_path / name,
+            cache=False,
+            bootstrap=200,
+            note=said.append,
+            **choices,
+        )
+
+    result = audit("run")
     assert result.results.validity.verdict == "invalid"
     assert result.headline is None
-    assert set(result.results.data.telling_words) == {"2013", "2023"}
-    assert "2013" in result.results.validity.reasons[0]
+    assert "words that tell members from non-members: 2013, 2023" in said
+    assert result.results.data.n_telling_words == 2
+    assert "2 common words differ" in result.results.validity.reasons[0]
+    for name in ("results.json", "report.md"):
+        assert "2013" not in (result.folder / name).read_text()
     again = unseen.score_run(result.folder)
     assert again.results.validity == result.results.validity
     assert again.headline is None
+    shown = audit("shown", reveal=True).results
+    assert set(shown.data.telling_words) == {"2013", "2023"}
+    assert "2013" in shown.validity.reasons[0]

@@ -49,7 +49,7 @@ def test_limits_are_read(text, name, at_most) -> None:
         ("auc=high", "expected a number"),
         ("auc=nan", "expected a number"),
         ("auc=0.5", "above 0.5"),
-        ("auc=60", "up to 1"),
+        ("auc=60", "below 1"),
         ("tpr=0.05", "tpr@fpr="),
         ("tpr@fpr=0.01", "tpr@fpr=0.01=0.05"),
         ("tpr@fpr=1=0.05", "between 0 and 1"),
@@ -175,7 +175,7 @@ def test_one_attack_another_rate_and_another_level(runs) -> None:
     assert strong.number.ci == (again.low, again.high)
     with pytest.raises(UnknownNameError, match="attack of this run"):
         gate(runs / "leaky", {"auc@words": 0.6})
-    with pytest.raises(ConfigError, match=r"between 0\.5 and 1"):
+    with pytest.raises(ConfigError, match=r"above 0\.5 and below 1"):
         gate(runs / "leaky", {"auc": 0.6}, confidence=95)
 
 
@@ -283,7 +283,7 @@ def test_files_for_builds(runs, tmp_path, capsys, monkeypatch) -> None:
     summary = tmp_path / "summary.md"
     summary.write_text("before\n")
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(summary))
-    words = ["gate", str(runs / "leaky"), "--max", "auc=0.65,tpr@fpr=0.001=0.05,advantage=1"]
+    words = ["gate", str(runs / "leaky"), "--max", "auc=0.65,tpr@fpr=0.001=0.05,advantage=0.999"]
     assert command([*words, "--junit", str(tmp_path / "j.xml"), "--json"]) == 10
     shown = capsys.readouterr()
     assert json.loads(shown.out)["outcome"] == "fail"
@@ -291,7 +291,7 @@ def test_files_for_builds(runs, tmp_path, capsys, monkeypatch) -> None:
     suite = ET.parse(tmp_path / "j.xml").getroot()
     assert (suite.get("tests"), suite.get("failures"), suite.get("errors")) == ("3", "1", "1")
     assert [case.get("name") for case in suite] == [
-        "auc <= 0.65", "tpr@fpr=0.001 <= 0.05", "advantage <= 1",
+        "auc <= 0.65", "tpr@fpr=0.001 <= 0.05", "advantage <= 0.999",
     ]  # fmt: skip
     text = summary.read_text()
     assert text.startswith("before\n### Leakage gate: FAILED")
@@ -311,11 +311,11 @@ def test_an_audit_with_a_gate(tmp_path, monkeypatch, capsys) -> None:
     assert "fail          auc <= 0.7" in capsys.readouterr().out
     assert command(["gate", "mine"]) == 10
     capsys.readouterr()
-    monkeypatch.setenv("UNSEEN_GATE", "auc=1")
+    monkeypatch.setenv("UNSEEN_GATE", "auc=0.9999")
     assert command([*usual, "--run-dir", "mine", "--json"]) in (0, 11)
     shown = capsys.readouterr()
     assert json.loads(shown.out)["run"]["id"] == "mine"
-    assert "auc <= 1" in shown.err
+    assert "auc <= 0.9999" in shown.err
     assert command([*usual, "--gate", "acu=1"]) == 2
     assert "acu: expected auc" in capsys.readouterr().err
     Path("unseen.yaml").write_text(f"model: fake/{members}\ngate:\n  acu: 0.7\n")

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 import unseen
-from unseen.errors import DataError, UsageError
+from unseen.errors import ConfigError, DataError, UsageError
 from unseen.runs.scores import evaluate_file
 
 
@@ -50,6 +50,7 @@ LABELS = [0, 1] * 30
         ([10**400] * 60, LABELS, "holds no column of numbers"),
         ([0.5] * 100, LABELS, "got 100 for 60 labels"),
         ({}, LABELS, "no scores"),
+        ([1j] * 60, LABELS, "complex"),
         ([float("nan")] * 60, LABELS, "expected a finite number"),
         ([0.5] * 60, None, "labels: got null"),
         ([0.5] * 60, [2] * 60, "got the label 2"),
@@ -67,3 +68,34 @@ def test_a_table_of_pandas_is_taken_by_column() -> None:
     table = pd.DataFrame({"a": range(60), "b": [1.0] * 60})
     found = unseen.evaluate(table, pd.Series(LABELS), bootstrap=200)
     assert [row.name for row in found.attacks] == ["a", "b"]
+
+
+def test_options_that_nothing_would_read_are_refused() -> None:
+    with pytest.raises(ConfigError, match="model: there is no such option") as caught:
+        unseen.evaluate([0.5] * 60, LABELS, model="x")
+    assert "adapter" not in str(caught.value)
+    assert unseen.evaluate([0.5] * 60, LABELS, fpr=0.1, bootstrap=200).attacks
+
+
+def test_one_class_is_a_fault_of_the_file(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"s\.csv field 'member': says member of every row"):
+        evaluate_file(file(tmp_path / "s.csv", "member,score", ["1,2"] * 30), label_column="member")
+
+
+@pytest.mark.parametrize("n", [10, 12, 14])
+def test_a_gap_between_few_records_is_no_all_clear(n: int) -> None:
+    labels = [1] * n + [0] * n
+    found = unseen.evaluate([10 + i / 100 for i in range(2 * n)], labels[::-1], bootstrap=200)
+    assert found.headline is None
+    found = unseen.evaluate([10.0] * n + [0.1 * i for i in range(n)], labels, bootstrap=200)
+    assert found.headline is None or found.headline.found
+    assert found.headline is not None or "cannot resolve" in found.headline_note
+
+
+def test_few_clusters_decide_nothing() -> None:
+    clusters = [f"c{i % 2}{label}" for i, label in enumerate(LABELS)]
+    found = unseen.evaluate(
+        [float(i % 7) for i in range(60)], LABELS, clusters=clusters, bootstrap=200
+    )
+    assert found.validity.verdict == "invalid"
+    assert found.headline is None

@@ -95,6 +95,32 @@ def test_what_was_left_out_is_a_caution(about, id_) -> None:
     assert fields["headline"] is not None
 
 
+@pytest.mark.parametrize(("effect", "status"), [(-2, "fail"), (-0.45, "warn")])
+def test_a_reference_that_knows_the_non_members_is_no_control(effect, status) -> None:
+    fields, by_id = concluded_of(scores(2, 0), scores(0, 1), scores(effect, 2))
+    assert by_id["control"].status == status
+    assert "knows the non-members" in by_id["control"].detail
+    assert (fields["headline"] is None) == (status == "fail")
+
+
+def test_too_few_records_show_nothing_about_a_baseline() -> None:
+    few = 12
+    ids = tuple(map(str, range(2 * few)))
+    member = np.arange(2 * few) < few
+    judge = Judge(unseen.FinetuneAudit(bootstrap=200), Subjects(ids, member))
+    made = {
+        name: Scores(ids, np.random.default_rng(seed).normal(size=2 * few))
+        for seed, name in enumerate(("loss", "words"))
+    }
+    rows = [
+        judge.row("loss", made["loss"], kind="attack"),
+        judge.row("words", made["words"], kind="blind"),
+    ]
+    found = checks(judge, judge.verdicts(rows, Scored(made), []), facts())
+    assert found[0].status == "warn"
+    assert "would not have been noticed" in found[0].detail
+
+
 def test_members_that_score_lower_are_a_caution() -> None:
     fields, by_id = concluded_of(scores(-2, 0), scores(0, 1))
     assert by_id["sign"].status == "warn"
@@ -177,7 +203,7 @@ def test_wikimia_is_invalid_whatever_the_model_knows(tmp_path, real_data, streng
     )
     assert found.results.validity.verdict == "invalid"
     assert found.headline is None
-    assert {"2014", "2023"} <= set(found.results.data.telling_words)
+    assert found.results.data.n_telling_words > 2
 
 
 @pytest.mark.slow

@@ -87,6 +87,7 @@ def audit(
     else:
         show(result.results, out())
         _bound(result.results)
+    say(f"report   {result.folder / 'report.html'}")
     say(f"run      {result.folder}")
     if config.gate:
         return announce(result.gate(config.gate), quiet=json_)

@@ -284,6 +284,11 @@ def _options(
     limit: int | None,
 ) -> dict[str, Any]:
     """The arguments of `schema_of`, checked as far as no row is needed."""
+    if column is not None and not isinstance(column, Mapping):
+        raise ConfigError(
+            f"got {kind_of(column)} as column, expected a mapping of roles to columns",
+            fix="column={'text': 'body'}",
+        )
     if isinstance(slice_by, str):
         raise ConfigError(
             f"got slice_by={slice_by!r}, expected a list of columns", fix=f"slice_by=[{slice_by!r}]"
@@ -318,7 +323,11 @@ def _same_source(members: str, nonmembers: str) -> DataError:
 
 
 def _python_rows(records: Iterable[str | Mapping[str, Any]], name: Side) -> Iterator[Row]:
-    if isinstance(records, str | Mapping) or hasattr(records, "iterrows"):
+    if (
+        not isinstance(records, Iterable)
+        or isinstance(records, str | Mapping)
+        or hasattr(records, "iterrows")
+    ):
         raise ConfigError(
             f"{name}: got {kind_of(records)}, expected many texts or mappings",
             fix=f"{name}=[...], or DataFrame.to_dict('records')",

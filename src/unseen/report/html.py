@@ -110,8 +110,11 @@ def render(folder: RunFolder, results: Results, *, reveal: bool = False) -> str:
         drawings = {"roc": figures.roc(results)}
         records = None
     else:
-        drawings = {"roc": figures.roc(results), "histogram": _histogram(results, attack, table)}
-        records = None if say.refused(results) else _records(table, attack, reveal=reveal)
+        drawings = {"roc": figures.roc(results)}
+        records = None
+        if not say.refused(results):  # else a threshold, or an order, would be a finding
+            drawings["histogram"] = _histogram(results, attack, table)
+            records = _records(table, attack, reveal=reveal)
     return _page(results, folder.read_json("run.json"), drawings, records)
 
 

@@ -159,9 +159,13 @@ def evidence(results: Results) -> str:
     validity = results.validity
     if validity is None:
         return ""
+    if results.run.scenario == "data" and validity.verdict == "valid":
+        return "valid as far as the records go; no model was asked."
     tail = "not proof that nothing else leaks"
     if validity.verdict == "valid":
-        return f"valid for this model, this data and these attacks; {tail}."
+        unchecked = any(c.id == "control" and c.status == "skip" for c in results.checks)
+        alone = ", without a control model" if unchecked else ""
+        return f"valid{alone}, for this model, this data and these attacks; {tail}."
     if validity.verdict == "caution":
         n = len(validity.reasons)
         return f"caution, {n} {'reason' if n == 1 else 'reasons'} above; {tail}."

@@ -43,6 +43,11 @@ class StatisticsChoices(Choices):
     folds: int = Field(2, ge=2, le=20, description="folds for thresholds and choice of attack")
     seed: int = Field(0, ge=0, lt=2**32, description="of folds, bootstrap, masks and samples")
 
+    @field_validator("fpr", mode="before")
+    @classmethod
+    def _one_rate_is_a_list(cls, fpr: Any) -> Any:
+        return (fpr,) if isinstance(fpr, int | float) else fpr
+
     @field_validator("fpr")
     @classmethod
     def _rates(cls, fpr: tuple[float, ...]) -> tuple[float, ...]:
@@ -155,6 +160,8 @@ class FinetuneAudit(StatisticsChoices):
     @field_validator("attacks", "slice_by", "column", mode="before")
     @classmethod
     def _text_is_a_list(cls, value: Any) -> Any:
+        if isinstance(value, Mapping):  # column: {text: body}
+            return tuple(f"{role}={name}" for role, name in value.items())
         return tuple(split_list(value)) if isinstance(value, str) else value
 
     @field_validator(*_PLACES)
@@ -238,19 +245,33 @@ def configure(**given: Any) -> FinetuneAudit:
         raise explained(error) from error
 
 
-def explained(error: ValidationError) -> ChoicesError:
+def configure_statistics(**given: Any) -> StatisticsChoices:
+    """How scores become numbers, from Python arguments.
+
+    Raises:
+        ConfigError: all faults at once; there is no other option than those of `StatisticsChoices`.
+    """
+    try:
+        return StatisticsChoices(**given)
+    except ValidationError as error:
+        raise explained(error, StatisticsChoices) from error
+
+
+def explained(error: ValidationError, kind: type[Choices] | None = None) -> ChoicesError:
     """What pydantic found, in the words of the command line."""
+    known = (kind or FinetuneAudit).model_fields
     faults: list[tuple[str, str]] = []
     for fault in error.errors(include_url=False, include_context=False):
         name = str(fault["loc"][0]) if fault["loc"] else ""
         if fault["type"] == "extra_forbidden":
-            what = f"there is no such option; {suggestion(name, FinetuneAudit.model_fields)}"
+            what = f"there is no such option; {suggestion(name, known)}"
         else:
             expected = fault["msg"].removeprefix("Value error, ").partition(", unable to")[0]
             expected = expected.replace("Input should be", "expected", 1)
             what = f"got {_as_written(fault['input'])}, {expected[:1].lower()}{expected[1:]}"
         faults.append((short(name), what))
-    return ChoicesError(faults, fix=_HELP)
+    fix = _HELP if kind is None else f"give only {', '.join(known)}"
+    return ChoicesError(faults, fix=fix)
 
 
 def _as_written(value: Any) -> str:

@@ -223,6 +223,12 @@ class RunFolder:
         ]
         return faults
 
+    def foreign(self) -> list[str]:
+        """Files that no run writes."""
+        own = {*self._files(), self.path / _MANIFEST, self.path / LOCK}
+        found = (file for file in self.path.rglob("*") if file.is_file() and file not in own)
+        return sorted(file.relative_to(self.path).as_posix() for file in found)
+
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Keeps every other process out of the folder; a lock ends with the process that has it.

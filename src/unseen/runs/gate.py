@@ -167,10 +167,10 @@ def _limit(name: str, value: str) -> Limit:
         msg = f"got the rate {rate}, expected one between 0 and 1"
         raise ValueError(msg)
     chance = {"auc": 0.5, "tpr": fpr or 0.0}.get(kind, 0.0)
-    if not chance < at_most <= 1:
+    if not chance < at_most < 1:
         msg = (
-            f"got the limit {at_most:g}, expected one above {chance:g} and up to 1: what a model "
-            "that gives nothing away has is no limit"
+            f"got the limit {at_most:g}, expected one above {chance:g} and below 1: a limit that "
+            "nothing or everything keeps is none"
         )
         raise ValueError(msg)
     name = kind if fpr is None else f"tpr@fpr={fpr:g}"
@@ -213,7 +213,7 @@ def gate(
 
     if confidence is not None and not 0.5 < confidence < 1:
         raise ConfigError(
-            f"got the confidence {confidence:g}, expected one between 0.5 and 1",
+            f"got the confidence {confidence:g}, expected one above 0.5 and below 1",
             fix="--confidence 0.95",
         )
     chosen = parse(limits)
@@ -221,8 +221,8 @@ def gate(
     chosen = chosen or parse(run.config.get("gate") or ())
     if not chosen:
         raise ConfigError(
-            "no limit is named, and the run was configured with none",
-            fix="unseen gate RUN --max auc=0.6",
+            "no limit is named, and the audit of this run had none",
+            fix="unseen gate RUN --max auc=0.6   (a gate: block in unseen.yaml is read by the audit)",
         )
     return _Gate(run, chosen, confidence).result()
 

@@ -24,7 +24,7 @@ from unseen.metrics.crossfit import choose_and_judge, folds
 from unseen.metrics.evaluate import TprAtFpr as MeasuredTpr
 from unseen.metrics.evaluate import evaluate
 from unseen.metrics.interval import auc_interval
-from unseen.metrics.roc import resolution
+from unseen.metrics.roc import allowed, resolution
 from unseen.metrics.slices import by_slice
 from unseen.runs.fused import gathered, of_learnt, widened
 from unseen.runs.results import (
@@ -394,7 +394,10 @@ class Judge:
         if fpr is None:
             rates = ", ".join(f"{100 * rate:g}%" for rate in self._choices.fpr)
             n = int((~member).sum())
-            return None, f"{n} non-members cannot resolve a false-positive rate of {rates}"
+            return None, (
+                f"{n} non-members cannot resolve a false-positive rate of {rates} where the "
+                "threshold is set on some of them and judged on the others"
+            )
         values, scored = self._aligned(scores)
         judged = choose_and_judge(
             values,
@@ -423,10 +426,16 @@ class Judge:
 
     def _headline_rate(self) -> float | None:
         """The smallest rate that is resolved reliably, or else the largest that is indicated."""
-        n = int((~self._subjects.member).sum())
-        status = {fpr: resolution(n, fpr).status for fpr in self._choices.fpr}
-        reliable = [fpr for fpr in status if status[fpr] == "reliable"]
-        indicative = [fpr for fpr in status if status[fpr] == "indicative"]
+        nonmember = ~self._subjects.member
+        n, folds_ = int(nonmember.sum()), self._folds
+        if folds_ is None:
+            return None
+        # A threshold is set on the other folds: it has to exist on the fewest that they hold.
+        fewest = n - int(np.bincount(folds_[nonmember]).max())
+        able = [fpr for fpr in self._choices.fpr if allowed(fewest + 1, fpr)]
+        status = {fpr: resolution(n, fpr).status for fpr in able}
+        reliable = [fpr for fpr in able if status[fpr] == "reliable"]
+        indicative = [fpr for fpr in able if status[fpr] == "indicative"]
         return min(reliable) if reliable else max(indicative, default=None)
 
     def _aligned(

@@ -291,7 +291,7 @@ class _Trial:
 
     def checks(self) -> tuple[Check, ...]:
         steps: dict[str, tuple[Callable[[], _Found], str]] = {
-            "template": (self._template, "one beginning of text at most, tokens to score"),
+            "template": (self._template, "no doubled beginning of text, tokens to score"),
             "logprobs_real": (
                 self._logprobs_real,
                 "finite, at most 0, not all alike, as many as tokens",

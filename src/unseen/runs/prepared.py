@@ -35,6 +35,7 @@ class Prepared:
     dropped: tuple[Dropped, ...]
     repeated: dict[str, int]
     notes: list[str] = field(default_factory=list)
+    telling_words: tuple[str, ...] = ()
     pool: Pool | None = None
     pool_facts: ReferencePool | None = None
 
@@ -85,12 +86,16 @@ def prepare(config: FinetuneAudit, records: Records, signals: Iterable[Signal] =
             f"{sum(twins.values())} records repeat another of their side: equal texts are judged "
             "as one group, which makes intervals wider"
         )
+    words = telling_words(split.audited.members, split.audited.nonmembers)
+    if words:
+        # Said to whoever has the records; the run folder counts them, unless text is revealed.
+        notes.append(f"words that tell members from non-members: {', '.join(words)}")
     shown = read_pool(config, split.audited.records, signals)
     if shown is None:
-        return Prepared(split.audited, split.known, dropped, twins, notes)
+        return Prepared(split.audited, split.known, dropped, twins, notes, words)
     notes += shown.notes
     return Prepared(
-        split.audited, split.known, dropped, twins, notes, pool=shown.pool, pool_facts=shown.facts
+        split.audited, split.known, dropped, twins, notes, words, shown.pool, shown.facts
     )
 
 
@@ -131,5 +136,6 @@ def data_facts(
         scored_tokens=sum(lengths.values()),
         split_origin=config.split_origin,
         example=() if encoder is None else rendered(judged.records, encoder),
-        telling_words=telling_words(judged.members, judged.nonmembers),
+        telling_words=prepared.telling_words if config.reveal else (),
+        n_telling_words=len(prepared.telling_words),
     )

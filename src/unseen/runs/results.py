@@ -227,8 +227,11 @@ class DataFacts(Part):
     )
     scored_tokens: int = 0
     split_origin: Literal["unknown", "random", "temporal"] = "unknown"
+    n_telling_words: int = Field(
+        0, description="words of many records that tell the sides apart, at most eight counted"
+    )
     telling_words: tuple[str, ...] = Field(
-        (), description="words of many records that tell the sides apart; empty where none do"
+        (), description="these words, where the records' text was to be revealed"
     )
     example: tuple[RenderedPart, ...] = Field(
         (), description="the first judged record as the model reads it, its content left out"

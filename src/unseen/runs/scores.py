@@ -15,7 +15,7 @@ from unseen.data.formats import Row, is_missing, kind_of
 from unseen.data.read import read_rows
 from unseen.data.records import label_of
 from unseen.errors import DataError, UnknownNameError, UsageError
-from unseen.runs.config import configure
+from unseen.runs.config import configure_statistics
 from unseen.runs.judge import Judge, Scored, Subjects
 from unseen.runs.provenance import now
 from unseen.runs.results import Results, RunFacts
@@ -59,6 +59,13 @@ def evaluate_file(
         if name not in known:
             raise UnknownNameError(f"column of {path}", name, known)
     labels = [label_of(row, label_column) for row in rows]
+    if all(labels) or not any(labels):
+        raise DataError(
+            f"says {'member' if labels[0] else 'non-member'} of every row: both sides are needed",
+            path=path,
+            field=label_column,
+            fix="add rows of the other side, or name another column: --label-column COLUMN",
+        )
     names = list(score_columns) or [
         name
         for name in known
@@ -91,7 +98,7 @@ def evaluate_scores(
     Raises:
         UsageError: where lengths differ, a score is not finite or a side is empty.
     """
-    config = configure(**choices)
+    config = configure_statistics(**choices)
     if not scores:
         raise UsageError("got no scores", fix="unseen.evaluate(scores, labels)")
     member = _labels(labels)
@@ -130,7 +137,10 @@ def _labels(labels: ArrayLike) -> BoolArray:
         if not isinstance(one, bool | int | float) or one not in (0, 1)
     ]
     if wrong:
-        raise UsageError(f"got the label {wrong[0]!r:.60}, expected true/false or 1/0")
+        raise UsageError(
+            f"got the label {wrong[0]!r:.60}, expected true/false or 1/0",
+            fix="labels=[name == 'member' for name in labels]",
+        )
     member = given.astype(bool)
     if member.all() or not member.any():
         side = "non-members" if len(member) and member.all() else "members"
@@ -152,11 +162,15 @@ def _checked(name: str, values: ArrayLike, ids: tuple[str, ...]) -> Scores:
 def _column(name: str, values: Any, dtype: Any, n: int | None = None) -> np.ndarray[Any, Any]:
     """Values from Python as an array of shape (n,)."""
     try:
-        array = np.asarray(values, dtype=dtype)
+        array = np.asarray(values)
+        real = not np.iscomplexobj(array)
+        array = np.asarray(values, dtype=dtype) if real else array
     except (TypeError, ValueError, OverflowError) as error:
         raise UsageError(
             f"{name}: got {kind_of(values)} that holds no column of numbers"
         ) from error
+    if not real:
+        raise UsageError(f"{name}: got complex numbers, which have no order")
     if array.ndim != 1:
         shape = " x ".join(map(str, array.shape)) or "one value"
         raise UsageError(

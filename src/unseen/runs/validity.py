@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from unseen.metrics._checks import MIN_PER_SIDE
 from unseen.metrics.roc import resolution
 from unseen.runs.judge import CHANCE
 from unseen.runs.results import AttackResult, Check, Number, Status, Validity
@@ -25,6 +26,9 @@ ALARM = 0.01
 
 FAR = 0.6
 """A baseline whose AUC is surely above this leaves no attack score that means membership."""
+
+HIDDEN = 0.7
+"""A baseline of which even this AUC would not have been noticed has not shown that nothing is there."""
 
 MARGIN = 0.02
 """By how much an attack's interval must clear a baseline's to say more than the baseline."""
@@ -53,7 +57,11 @@ def checks(judge: Judge, verdicts: Verdicts, data: DataFacts | None) -> tuple[Ch
         _blind(judge, verdicts, attacks, data),
         _control(judge, verdicts, attacks),
         *of_data,
-        power(judge.n[1], judge.rates, enough=judge.enough),
+        power(
+            judge.n[1],
+            judge.rates,
+            enough=judge.enough and (not attacks or any(row.auc is not None for row in attacks)),
+        ),
         _sign(judge, verdicts, attacks),
         _coverage(attacks),
     )
@@ -107,9 +115,13 @@ def _blind(
         "limit": f"AUC not above {CHANCE:g} (level {ALARM:g}, all blind rows together)",
     }
     rows = [row for row in verdicts.attacks if row.kind == "blind"]
-    top = _highest(judge, rows, verdicts.scored.target)
+    top = _most_extreme(judge, rows, verdicts.scored.target)
     if top is None:
-        why = "there are too few records to fit one" if rows else "these scores come without texts"
+        why = (
+            "there are too few different records to fit one"
+            if rows
+            else "these scores come without texts"
+        )
         return Check(
             **about,
             status="skip",
@@ -118,11 +130,12 @@ def _blind(
         )
     name, auc = top
     status = _compared(auc, attacks)
-    words = ", ".join(data.telling_words) if data is not None else ""
-    named = f" (words that differ: {words})" if words else ""
+    named = _words(data)
     found = f"{name} tells the sets apart without any model, AUC {_shown(auc)}{named}"
+    if _unnoticed(auc, status):
+        return Check(**about, status="warn", value=auc.value, ci=auc.ci, **_too_few(name, auc))
     detail = {
-        "pass": f"{name} reaches AUC {_shown(auc)}: words alone do not tell the sets apart",
+        "pass": f"{name} reaches AUC {_shown(auc)}: neither words nor writing tell the sets apart",
         "warn": f"{found}; the attacks go beyond it, but this difference is part of their scores",
         "fail": f"{found}; an attack score here measures what the records are about, "
         "not membership",
@@ -134,18 +147,34 @@ def _control(judge: Judge, verdicts: Verdicts, attacks: Sequence[AttackResult]) 
     about = {
         "id": "control",
         "title": "control model (before fine-tuning)",
-        "limit": f"AUC not above {CHANCE:g} (level {ALARM:g}, all control rows together)",
+        "limit": f"AUC at {CHANCE:g} (level {ALARM:g}, all control rows together)",
     }
-    top = _highest(judge, verdicts.control, verdicts.scored.control)
+    top = _most_extreme(judge, verdicts.control, verdicts.scored.control, both_ways=True)
     if top is None:
         return Check(
             **about,
             status="skip",
-            detail="the attacks were not repeated on the model from before fine-tuning",
-            fix="--reference MODEL names it",
+            detail="no attack could be judged on the model from before fine-tuning"
+            if verdicts.control
+            else "the attacks were not repeated on the model from before fine-tuning",
+            fix=None if verdicts.control else "--reference MODEL names it",
         )
     name, auc = top
+    if auc.ci[1] < CHANCE:
+        far = auc.ci[1] < 1 - FAR
+        return Check(
+            **about,
+            status="fail" if far else "warn",
+            value=auc.value,
+            ci=auc.ci,
+            detail=f"{name} reaches AUC {_shown(auc)} on the reference, which should know neither "
+            "side: it knows the non-members, or they are easier, and an attack that compares with "
+            "it measures that",
+            fix="is the reference the model from before fine-tuning? are the two files swapped?",
+        )
     status = _compared(auc, attacks)
+    if _unnoticed(auc, status):
+        return Check(**about, status="warn", value=auc.value, ci=auc.ci, **_too_few(name, auc))
     found = f"{name} reaches AUC {_shown(auc)} on a model that never saw the members"
     detail = {
         "pass": f"{found}: it does not tell the sets apart",
@@ -168,17 +197,53 @@ def _row(about: Mapping[str, str], status: Status, auc: Number, detail: Mapping[
     )
 
 
-def _highest(
-    judge: Judge, rows: Iterable[AttackResult], scores: Mapping[str, Scores]
+def _most_extreme(
+    judge: Judge,
+    rows: Iterable[AttackResult],
+    scores: Mapping[str, Scores],
+    *,
+    both_ways: bool = False,
 ) -> tuple[str, Number] | None:
-    """The baseline that is most surely above chance, with an interval for all of them together."""
+    """The baseline that is most surely off chance, with an interval for all of them together.
+
+    Above chance alone counts for baselines that are fitted: on sets that do not differ, a classifier
+    that is judged on other records than it learned from comes out a little below.
+    """
     able = [row.name for row in rows if row.auc is not None]
     if not able:
         return None
-    confidence = 1 - 2 * ALARM / len(able)
+    confidence = 1 - (1 if both_ways else 2) * ALARM / len(able)
     intervals = {name: judge.auc(scores[name], confidence) for name in able}
-    name = max(able, key=lambda name: intervals[name].ci[0])
+
+    def off(name: str) -> float:
+        low, high = intervals[name].ci
+        return max(low - CHANCE, CHANCE - high) if both_ways else low - CHANCE
+
+    name = max(able, key=off)
     return name, intervals[name]
+
+
+def _unnoticed(auc: Number, status: Status) -> bool:
+    """Whether so few records were there that a large difference would not have been seen."""
+    return status == "pass" and auc.ci[1] > HIDDEN
+
+
+def _too_few(name: str, auc: Number) -> dict[str, str]:
+    return {
+        "detail": f"{name} reaches AUC {_shown(auc)}: with so few records even "
+        f"{auc.ci[1]:.2f} would not have been noticed, so nothing is shown",
+        "fix": "give more records of both sides",
+    }
+
+
+def _words(data: DataFacts | None) -> str:
+    """What can be said of the words that differ, without saying them unless they were revealed."""
+    if data is None or not data.n_telling_words:
+        return ""
+    if data.telling_words:
+        return f" (words that differ: {', '.join(data.telling_words)})"
+    n = data.n_telling_words
+    return f" ({n} common {'word differs' if n == 1 else 'words differ'}; unseen check names them)"
 
 
 def _compared(auc: Number, attacks: Sequence[AttackResult]) -> Status:
@@ -275,16 +340,22 @@ def power(n_nonmembers: int, rates: Sequence[float], *, enough: bool = True) -> 
     ]
     finer = [one for one in known if one.needs_nonmembers and one.fpr < (reliable or one).fpr]
     wanted = finer[-1] if finer else None if reliable else known[-1]
-    if not enough or not parts:
+    if not enough:
         return Check(
             **about,
             status="fail",
-            detail=f"{n_nonmembers} non-members resolve none of the rates that were asked for"
-            if enough
-            else "there are too few records, or groups of them, with a score to judge anything",
-            fix="give more records"
-            if wanted is None
-            else f"{wanted.needs_nonmembers} non-members would resolve {100 * wanted.fpr:g}%",
+            detail="there are too few records with a score, or too few groups of them, to judge "
+            "anything",
+            fix=f"give at least {MIN_PER_SIDE} members and {MIN_PER_SIDE} non-members that can be "
+            "scored; records of one cluster, or with one text, count as one",
+        )
+    if not parts:
+        return Check(
+            **about,
+            status="fail",
+            detail=f"{n_nonmembers} non-members resolve none of the rates that were asked for",
+            fix=f"{known[-1].needs_nonmembers} non-members begin to resolve "
+            f"{100 * known[-1].fpr:g}%, or ask for a larger --fpr",
         )
     detail = f"with {n_nonmembers} non-members: {', '.join(parts)}"
     if wanted is not None:
@@ -331,10 +402,11 @@ def _coverage(attacks: Sequence[AttackResult]) -> Check:
     worst = max(shares, key=lambda name: shares[name], default="")
     share = shares.get(worst, 0.0)
     many = share > _MANY_UNSCORED
+    nothing = bool(shares) and min(shares.values()) == 1
     return Check(
         id="coverage",
         title="records with a score",
-        status="warn" if many else "pass",
+        status="fail" if nothing else "warn" if many else "pass",
         value=1 - share,
         limit=f"at most {_MANY_UNSCORED:.0%} of the records without a score",
         detail=f"{worst} has no score for {share:.0%} of the records, which count as not flagged"
@@ -345,8 +417,9 @@ def _coverage(attacks: Sequence[AttackResult]) -> Check:
 
 
 def _shown(auc: Number) -> str:
+    """The AUC with its interval and the level of that, which is not that of the table."""
     low, high = auc.ci
-    return f"{auc.value:.2f} [{low:.2f}, {high:.2f}]"
+    return f"{auc.value:.2f} [{low:.2f}, {high:.2f}] ({100 * auc.confidence:.1f}% interval)"
 
 
 def concluded(

@@ -10,6 +10,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from unseen.errors import StoreError, UnseenError
+from unseen.metrics.roc import auc
 from unseen.runs.config import StatisticsChoices
 from unseen.runs.folder import RunFolder
 from unseen.runs.judge import Scored, Subjects
@@ -17,6 +18,8 @@ from unseen.runs.results import SCHEMA_VERSION, Part, Results
 
 NEEDED = ("run.json", "config.yaml", "results.json", "records.parquet", "report.md")
 """Files that a finished run has, beside its manifest."""
+
+_ROUNDING = 1e-9
 
 _AGAIN = "run the audit again: answers that are still in the cache are not asked for again"
 
@@ -119,7 +122,11 @@ def verify(path: Path) -> Verification:
     if "records.parquet" not in missing:
         read = _tried(items, "records.parquet", lambda: _records(folder), _count)
         if read is not None and results is not None:
-            _agree(items, results, read[0])
+            _agree(items, results, *read)
+    items += [
+        Item(what=name, ok=False, detail="is no file of a run", fix=f"move it away: {path / name}")
+        for name in folder.foreign()
+    ]
     return Verification(folder=str(path), items=tuple(items))
 
 
@@ -206,8 +213,21 @@ def _records(folder: RunFolder) -> tuple[Subjects, Scored]:
         ) from error
 
 
-def _agree(items: list[Item], results: Results, subjects: Subjects) -> None:
-    """Whether the table of records is that of the results."""
+def _agree(items: list[Item], results: Results, subjects: Subjects, scored: Scored) -> None:
+    """Whether the table of records is that of the results: as many of them, and the same AUCs."""
+    place = {id_: at for at, id_ in enumerate(subjects.ids)}
+    for row in (*results.attacks, *results.control):
+        made = (scored.control if row.kind == "control" else scored.target).get(row.name)
+        if row.auc is None or made is None:
+            continue
+        member = subjects.member[[place[id_] for id_ in made.ids]]
+        found_auc = auc(made.values[member], made.values[~member])
+        if abs(found_auc - row.auc.value) > _ROUNDING:
+            detail = (
+                f"the scores of {row.name} have AUC {found_auc:.3f}, results.json says "
+                f"{row.auc.value:.3f}"
+            )
+            items.append(Item(what="records.parquet", ok=False, detail=detail, fix=_AGAIN))
     if results.data is None:
         return
     said = (results.data.members.n_judged, results.data.nonmembers.n_judged)

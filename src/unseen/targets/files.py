@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -129,10 +130,17 @@ def _from_hub(model: str, revision: str | None) -> str:
             )
         )
     except (OSError, ValueError, hub.errors.HfHubHTTPError) as error:
+        offline = hub.constants.HF_HUB_OFFLINE or os.environ.get("HF_HUB_OFFLINE") == "1"
+        why = (
+            "the hub is not asked (offline), and it is not in its cache"
+            if offline
+            else (type(error).__name__)
+        )
         raise ModelError(
-            f"cannot get {model!r} from the hub, and there is no folder of that name: "
-            f"{type(error).__name__}",
-            fix="check the name and the network, or give the path of a local folder",
+            f"cannot get {model!r} from the hub, and there is no folder of that name: {why}",
+            fix="download it first, without --offline, or give the path of a local folder"
+            if offline
+            else "check the name and the network, or give the path of a local folder",
         ) from error
     if not any(weight_files(folder)):
         raise ModelError(
