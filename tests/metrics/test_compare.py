@@ -49,6 +49,18 @@ def slow_numbers(members, nonmembers, weights, against, rates):
     return np.array(rows)
 
 
+def test_a_wider_error_multiplies_what_the_draws_say_and_nothing_else():
+    first, second, member = pair(np.random.default_rng(3))
+    plain, wider = (
+        paired_differences(first, second, member, rng=np.random.default_rng(0), wider=factor)[0]
+        for factor in (1.0, 2.0)
+    )
+    unseen = 0.5 / 100
+    assert wider.difference.value == plain.difference.value
+    assert wider.error**2 - unseen**2 == pytest.approx(4 * (plain.error**2 - unseen**2))
+    assert wider.p > plain.p
+
+
 @settings(max_examples=60, deadline=None)
 @given(st.integers(0, 10**6), st.integers(1, 12), st.integers(1, 12), st.booleans())
 def test_weighted_numbers_are_those_of_repeated_records(seed, m, n, ties):

@@ -69,6 +69,7 @@ def paired_differences(
     confidence: float = 0.95,
     draws: int = 2000,
     clusters: Labels | None = None,
+    wider: float = 1.0,
 ) -> tuple[PairedDifference, ...]:
     """AUC and TPR differences of two scores of the same records, with a paired bootstrap.
 
@@ -90,6 +91,8 @@ def paired_differences(
         confidence: between 0 and 1.
         draws: bootstrap draws, at least 2.
         clusters: (n,) labels of records that belong together.
+        wider: factor on the bootstrap standard error, for scores that are less certain than fixed
+            ones, such as scores that were learnt from the other records.
 
     Returns:
         The AUC, then a TPR for each rate, ascending.
@@ -115,7 +118,7 @@ def paired_differences(
     rates = [fpr for fpr in sorted(set(fprs)) if _status(member, fpr) != "unresolvable"]
     drawn = _bootstrap(values, member, units, rates, draws, rng)
     points = [_numbers(one[member], one[~member], rates) for one in values]
-    spread = (drawn[1] - drawn[0]).std(axis=0, ddof=1) * np.sqrt(fewest / (fewest - 1))
+    spread = (drawn[1] - drawn[0]).std(axis=0, ddof=1) * np.sqrt(fewest / (fewest - 1)) * wider
 
     found = []
     for at, fpr in enumerate([None, *rates]):

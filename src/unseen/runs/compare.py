@@ -18,7 +18,7 @@ from pydantic import Field
 from unseen.errors import ConfigError, TooFewRecordsError, short
 from unseen.metrics.compare import PairedDifference, paired_differences
 from unseen.metrics.slices import holm
-from unseen.runs.fused import is_learnt
+from unseen.runs.fused import LEARNT, is_learnt
 from unseen.runs.judge import Judge, Subjects
 from unseen.runs.results import SCHEMA_VERSION, AttackResult, Number, Part, Resolution
 from unseen.runs.verify import FinishedRun, finished
@@ -324,6 +324,7 @@ class _Pair:
                 confidence=self.confidence,
                 draws=choices.bootstrap,
                 clusters=subjects.clusters,
+                wider=LEARNT if is_learnt(_attacks(self.first)[name]) else 1.0,
             )
         except TooFewRecordsError as error:
             self.notes.append(f"{name} is not compared: {error.problem}")

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 FEWEST = 3
 """Attacks to learn from: of fewer, each says more by itself."""
 
+LEARNT = 2**0.5
+"""How many times as far as that of a fixed score the AUC of a learnt one scatters."""
+
 WIDER = "wider by sqrt(2), for a learnt score"
 """Ends the name of the method of an interval that is."""
 
@@ -108,7 +111,7 @@ def widened(confidence: float) -> float:
     0.9944
     """
     normal = NormalDist()
-    reach = 2**0.5 * normal.inv_cdf((1 + confidence) / 2)
+    reach = LEARNT * normal.inv_cdf((1 + confidence) / 2)
     return min(2 * normal.cdf(reach) - 1, 1 - 1e-12)
 
 
