@@ -40,6 +40,7 @@ _PACKAGES = {
     "gguf": "hf",
     "datasets": "hf",
     "pandas": "pandas",
+    "sentence-transformers": "semantic",
 }
 """Package -> the extra that brings it."""
 _OFFLINE = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "HF_DATASETS_OFFLINE")
@@ -111,7 +112,7 @@ def diagnose(
             attack,
             models[TARGET].target.access,
             reference=REFERENCE in models,
-            pool=config.reference_pool is not None,
+            pool=True,  # a matter of the records, not of the model
         )
         if why is None:
             usable.append(name)
