@@ -153,6 +153,8 @@ def test_interrupted_says_that_the_same_command_continues(
     process = subprocess.Popen(
         command(tmp_path / "data", run_dir),
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        # A shell starts what runs in the background with Ctrl-C ignored; this must not be inherited.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509
     )  # fmt: skip
     while not (run_dir / "run" / "run.json").exists() and process.poll() is None:
         time.sleep(0.02)

@@ -25,7 +25,7 @@ class Writing:
     """
 
     access: ClassVar[Access] = Access.TEXT
-    paper: ClassVar[str] = "after Das et al. 2024, arXiv:2406.16201"
+    paper: ClassVar[str] = "Das et al. 2024, arXiv:2406.16201"
     fitted: ClassVar[bool] = True
     blind: ClassVar[bool] = True
 

@@ -171,7 +171,7 @@ def epsilon(found: Epsilon, *, brief: bool = False) -> tuple[str, str]:
     how = how if brief else f"{how}; {found.method}"
     if found.kind == "bound":
         # Rounded down: a bound that is rounded up is none.
-        return f"ε ≥ {math.floor(100 * found.lower) / 100:.2f}", f"lower bound, {how}"
+        return f"ε ≥ {math.floor(round(100 * found.lower, 6)) / 100:.2f}", f"lower bound, {how}"
     return f"{found.lower:.2f}", f"indicative, not a bound: {how}"
 
 
@@ -434,6 +434,7 @@ _PAPER_TITLES = {
     "2404.02936": "Min-K%++: Improved Baseline for Detecting Pre-Training Data from Large Language "
     "Models",
     "2406.15968": "ReCaLL: Membership Inference via Relative Conditional Log-Likelihoods",
+    "2406.16201": "Blind Baselines Beat Membership Inference Attacks for Foundation Models",
     "2406.17975": "SoK: Membership Inference Attacks on LLMs are Rushing Nowhere (and How to Fix It)",
     "2409.03363": "Con-ReCall: Detecting Pre-training Data in LLMs via Contrastive Decoding",
     "2406.06443": "LLM Dataset Inference: Did you train on my dataset?",
