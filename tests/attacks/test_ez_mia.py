@@ -65,14 +65,21 @@ def test_where_nothing_moved_it_says_nothing(observed: See, tokens: Make) -> Non
     assert ErrorZone(tokens="all").score(seen).values.tolist() == [0.0]
 
 
-def test_without_an_error_there_is_a_reason_unless_all_tokens_are_asked_for(
-    observed: See, tokens: Make
-) -> None:
+def test_without_an_error_all_tokens_count(observed: See, tokens: Make) -> None:
     own, before = tokens([-0.1, -0.2]), tokens([-1.0, -1.0])
     ranked = replace(own, rank=np.zeros(2, dtype=np.int32))
     common = {REFERENCE: {"a": before}, SAME: {"a": ALIKE}}
-    right = "the target's first choice is right at every token: no error to compare"
-    assert ErrorZone().score(observed({CHOICES: {"a": ranked}, **common})).unscored == {"a": right}
+    (remembered,) = ErrorZone().score(observed({CHOICES: {"a": ranked}, **common})).values
+    assert remembered == pytest.approx(math.log(1.8 / 0.1))
+    guessed = {CHOICES: {"a": ranked}, REFERENCE: {"a": own}, SAME: {"a": ALIKE}}
+    assert ErrorZone().score(observed(guessed)).values.tolist() == [0.0], "anybody would guess it"
+
+
+def test_first_choices_are_needed_unless_all_tokens_are_asked_for(
+    observed: See, tokens: Make
+) -> None:
+    own, before = tokens([-0.1, -0.2]), tokens([-1.0, -1.0])
+    common = {REFERENCE: {"a": before}, SAME: {"a": ALIKE}}
     unranked = ErrorZone().score(observed({CHOICES: {"a": own}, **common}))
     assert unranked.unscored == {"a": "the target does not give its first choices"}
     (value,) = ErrorZone(tokens="all").score(observed({TARGET: {"a": own}, **common})).values

@@ -166,7 +166,8 @@ def risen_to_fallen(gain: list[float]) -> float:
 def at_errors(target: Twin, record: Record, gain: list[float]) -> list[float]:
     rows, tokens = target.tokens(record)
     choices = [row.index(max(row)) for row in rows]
-    return [d for d, choice, token in zip(gain, choices, tokens, strict=True) if choice != token]
+    wrong = [d for d, choice, token in zip(gain, choices, tokens, strict=True) if choice != token]
+    return wrong or gain
 
 
 Formula = Callable[[Twin, Twin, Record, tuple[Record, ...], tuple[Record, ...]], float]

@@ -25,9 +25,10 @@ class ErrorZone:
     (Ilic et al. 2026, whose ratio has this logarithm but for e, and ranks alike). e keeps the
     score finite, and that of a text in which hardly anything moved near 0.
 
-    Where the target's first choice is right everywhere, there is nothing to compare, and the
-    record is unscored with that reason: the authors take it for a member, but a short answer that
-    anybody would guess looks just so. `tokens=all` compares all tokens, and scores such records.
+    Where the target's first choice is right everywhere, all tokens are compared instead, by the same
+    equation. It is members that are remembered word by word, so that they must not be left out; but
+    a short answer that anybody would guess looks so too: the authors take both for members, and here
+    the second stays near 0.
 
     Attributes:
         tokens: "errors" as in the paper, or "all" tokens, for which log-probabilities are enough.
@@ -68,12 +69,9 @@ class ErrorZone:
 
 
 def _errors(target: TokenStats) -> BoolArray:
-    """Where another token is likelier, shape (n,); at least one place."""
+    """Where another token is likelier, shape (n,); everywhere where that is nowhere."""
     if target.rank is None:
         reason = "the target does not give its first choices"
         raise UnscorableError(reason)
     errors: BoolArray = target.rank > 0
-    if not errors.any():
-        reason = "the target's first choice is right at every token: no error to compare"
-        raise UnscorableError(reason)
-    return errors
+    return errors if errors.any() else ~errors
