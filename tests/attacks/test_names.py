@@ -198,4 +198,5 @@ def test_a_broken_file_is_named(folder: Path, content: str, why: str) -> None:
     assert {attacks.label(one) for one in attacks.blind()} == {
         "bag_of_words",
         "bag_of_words[model=logistic]",
+        "writing",
     }

@@ -113,7 +113,22 @@ def test_a_table_of_other_records_is_found(run, made, tmp_path) -> None:
     other = folders.write(tmp_path / "other", {"loss": scores}, member)
     shutil.copy(other / "records.parquet", run / "records.parquet")
     RunFolder(run).write_manifest()
-    assert "holds 20 members and 20 non-members" in faults(run)[0]
+    said = faults(run)
+    assert any("holds 20 members and 20 non-members" in fault for fault in said)
+    assert any("results.json says" in fault for fault in said)
+
+
+def test_results_that_the_scores_do_not_give_are_found(run) -> None:
+    results = json.loads((run / "results.json").read_text())
+    for row in results["attacks"]:
+        row["auc"] |= {"value": 0.9, "ci": [0.85, 0.95]}
+    edit(run, "results.json", attacks=results["attacks"])
+    assert "results.json says 0.900" in faults(run)[0]
+
+
+def test_files_of_nobody_are_named(run) -> None:
+    (run / "notes.txt").write_text("mine")
+    assert faults(run) == ["notes.txt: is no file of a run"]
 
 
 def test_a_table_that_is_none(run) -> None:

@@ -211,7 +211,11 @@ REFUSED = [
     (base_is_an_adapter, "a is no model folder: it has no config.json", "save_pretrained"),
     (adapter_without_weights, "but no adapter weights", ""),
     (base_is_no_model, "empty is no model folder", "save_pretrained"),
-    (on_the_hub, "cannot get 'nobody/nothing-here' from the hub", "check the name and the network"),
+    (
+        on_the_hub,
+        "cannot get 'nobody/nothing-here' from the hub",
+        "check the name and the network|not asked",
+    ),
     (not_even_a_hub_name, "cannot get 'no such model!' from the hub", "local folder"),
 ]
 
