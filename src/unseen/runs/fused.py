@@ -139,5 +139,5 @@ def of_learnt(row: AttackResult, confidence: float) -> AttackResult:
 
 
 def is_learnt(row: AttackResult) -> bool:
-    """Whether the row is of an attack that learns from the scores of others."""
+    """Whether the row is of an attack that learns from other records."""
     return row.auc is not None and row.auc.method.endswith(WIDER)

@@ -311,9 +311,9 @@ class Judge:
             scores: what it says.
             kind: attack, baseline or control.
             attack: the attack itself, where it is at hand.
-            learnt: whether the scores were learnt from those of others, where it is not.
+            learnt: whether the scores were learnt from other records, where it is not.
         """
-        learnt = learnt or (attack is not None and is_fusing(attack))
+        learnt = learnt or (attack is not None and is_fitted(attack))
         confidence = self._choices.confidence
         found = self._places(scores)
         member = self._subjects.member[found]

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from unseen.metrics._checks import MIN_PER_SIDE
 from unseen.metrics.roc import resolution
+from unseen.runs.fused import widened
 from unseen.runs.judge import CHANCE
 from unseen.runs.results import AttackResult, Check, Number, Status, Validity
 
@@ -27,7 +28,7 @@ ALARM = 0.01
 FAR = 0.6
 """A baseline whose AUC is surely above this leaves no attack score that means membership."""
 
-HIDDEN = 0.7
+HIDDEN = 0.75
 """A baseline of which even this AUC would not have been noticed has not shown that nothing is there."""
 
 MARGIN = 0.02
@@ -213,7 +214,12 @@ def _most_extreme(
     if not able:
         return None
     confidence = 1 - (1 if both_ways else 2) * ALARM / len(able)
-    intervals = {name: judge.auc(scores[name], confidence) for name in able}
+    # Blind baselines are learnt, and at chance a learnt score scatters further than a fixed one.
+    level = confidence if both_ways else widened(confidence)
+    intervals = {
+        name: judge.auc(scores[name], level).model_copy(update={"confidence": confidence})
+        for name in able
+    }
 
     def off(name: str) -> float:
         low, high = intervals[name].ci
