@@ -109,7 +109,7 @@ def test_hostile_ids_and_texts_are_just_strings(tmp_path, capsys) -> None:
         (members.name, nonmembers.name), "--run-dir", "mine", "--slice-by", "file",
         "--max-length", "2000", model="fake/",
     )  # fmt: skip
-    assert code == 0
+    assert code == 11  # 14 non-members are too few for a finding
     shown = capsys.readouterr()
     assert "Traceback" not in shown.err
     report = Path("mine/report.md").read_text()
@@ -117,6 +117,15 @@ def test_hostile_ids_and_texts_are_just_strings(tmp_path, capsys) -> None:
     assert "<b>" not in report
     results = json.loads(Path("mine/results.json").read_text())
     assert results["data"]["truncated"] == 1
+
+
+def test_exit_codes_say_whether_something_was_found_out(tmp_path) -> None:
+    rows = [f"{i % 2},{i / 10 + 10 * (i % 2)}" for i in range(24)]
+    Path("few.csv").write_text("\n".join(["member,s", *rows]))
+    assert run(["evaluate", "few.csv", "--bootstrap", "200"]) == 11
+    rows = [f"{i % 2},{i / 10 + 10 * (i % 2)}" for i in range(100)]
+    Path("enough.csv").write_text("\n".join(["member,s", *rows]))
+    assert run(["evaluate", "enough.csv", "--bootstrap", "200"]) == 0
 
 
 def broken(name: str, content: str | bytes) -> None:

@@ -17,6 +17,7 @@ TERMINATED: Final = 143
 
 
 def of_results(results: Results) -> int:
-    """Done, or inconclusive where the evidence is invalid: then nothing was found out."""
+    """Done, or inconclusive: the evidence is invalid, or there is too little of it for a finding."""
     invalid = results.validity is not None and results.validity.verdict == "invalid"
-    return INCONCLUSIVE if invalid else DONE
+    finds = results.run.scenario in ("finetune", "scores")
+    return INCONCLUSIVE if invalid or (finds and results.headline is None) else DONE
