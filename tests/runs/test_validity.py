@@ -212,11 +212,11 @@ def test_random_halves_of_one_set_are_valid(tmp_path, real_data) -> None:
     texts = [f"{row['prompt']} {row['response']}" for row in rows]
     valid = 0
     for seed in range(20):
-        drawn = np.random.default_rng(seed).permutation(len(texts))[:400]
+        drawn = np.random.default_rng(seed).permutation(len(texts))[:600]
         found = unseen.audit_finetune(
-            unseen.FakeTarget(),
+            unseen.FakeTarget([texts[i] for i in drawn[400:]], strength=1.0),  # of a third part
             unseen.Records.from_texts(
-                [texts[i] for i in drawn[:200]], [texts[i] for i in drawn[200:]]
+                [texts[i] for i in drawn[:200]], [texts[i] for i in drawn[200:400]]
             ),
             attacks=("loss", "zlib", "min_k"),
             run_dir=tmp_path / str(seed),
