@@ -16,6 +16,9 @@ from pathlib import Path
 import pytest
 import records
 
+pytestmark = pytest.mark.slow
+
+
 HEAVY = ("torch", "transformers", "sklearn", "scipy", "pandas", "matplotlib", "pyarrow", "datasets")
 
 

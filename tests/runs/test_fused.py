@@ -22,6 +22,9 @@ from unseen.runs.results import Results
 from unseen.signals.base import Observations
 from unseen.types import BoolArray, FloatArray, Scores
 
+pytestmark = pytest.mark.slow
+
+
 NAMES = ("loss", "zlib", "min_k", "reference", "wbc")
 FUSIONS = ("fusion", "fusion[reference=False]")
 
