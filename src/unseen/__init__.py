@@ -13,7 +13,7 @@ __version__ = "0.1.0.dev0"
 _WHERE: dict[str, str] = {
     "Access": "unseen.targets.access",
     "Audit": "unseen.api",
-    "CanaryAudit": "unseen.runs.canary",
+    "CanaryAudit": "unseen.runs.config",
     "CanaryKey": "unseen.data.canaries",
     "Estimate": "unseen.types",
     "FakeTarget": "unseen.targets.fake",

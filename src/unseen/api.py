@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from unseen.errors import ConfigError, StoreError, UnknownNameError, need
 from unseen.report import html, markdown, modelcard, ranking
@@ -24,9 +24,10 @@ if TYPE_CHECKING:
 
     from unseen.data.canaries import CanaryKey
     from unseen.data.records import Records
-    from unseen.runs.canary import CanaryAudit, MadeCanaries
+    from unseen.runs.canary import MadeCanaries
     from unseen.runs.collect import Progress
     from unseen.runs.compare import Comparison
+    from unseen.runs.config import CanaryAudit
     from unseen.runs.doctor import Diagnosis
     from unseen.runs.estimate import Forecast
     from unseen.runs.gate import GateResult
@@ -93,7 +94,7 @@ class Audit:
             Path(path),
             {
                 ending: partial(_rendered, folder, self.results, format_)
-                for ending, format_ in _ENDINGS.items()
+                for ending, format_ in ENDINGS.items()
             },
         )
 
@@ -255,19 +256,23 @@ def audit_finetune(
     Raises:
         UnseenError: with what is wrong and what to do.
     """
-    config, target = _chosen(target, data, config, choices)
+    config, target = _chosen(target, data, config, choices, configure)
     folder, results = audit(
         config, target=target, records=data, progress=progress, note=note, report=_report
     )
     return Audit(folder.path, results)
 
 
+C = TypeVar("C", bound=FinetuneAudit)
+
+
 def _chosen(
     target: str | Path | LogprobTarget | None,
     data: Records | None,
-    config: FinetuneAudit | None,
+    config: C | None,
     choices: dict[str, Any],
-) -> tuple[FinetuneAudit, LogprobTarget | None]:
+    make: Callable[..., C],
+) -> tuple[C, LogprobTarget | None]:
     """The choices of a call, and its target where that is no name."""
     from unseen.data.records import Records
 
@@ -283,13 +288,13 @@ def _chosen(
             raise ConfigError("the model is named twice", fix="leave model=… out")
         if config is not None:
             return config.model_copy(update={"model": str(target)}), None
-        return configure(**choices, model=str(target)), None
+        return make(**choices, model=str(target)), None
     if target is not None and not hasattr(target, "tokenizer"):
         raise ConfigError(
             f"got {type(target).__name__} as target, expected a name or a target",
             fix="unseen.HFTarget(FOLDER), or the folder itself",
         )
-    return config or configure(**choices), target
+    return config or make(**choices), target
 
 
 def plan(
@@ -321,7 +326,7 @@ def plan(
     """
     from unseen.runs.estimate import estimate
 
-    config, target = _chosen(target, data, config, choices)
+    config, target = _chosen(target, data, config, choices, configure)
     return estimate(config, target=target, records=data, progress=progress, note=note)
 
 
@@ -411,7 +416,8 @@ def check_data(
     """
     from unseen.runs.data_check import check_data as checked
 
-    return checked(config or configure(**choices), records=data, note=note)
+    config, _ = _chosen(None, data, config, choices, configure)
+    return checked(config, records=data, note=note)
 
 
 @dataclass(frozen=True)
@@ -530,11 +536,7 @@ def canary_audit(
 
     if key is not None:
         choices["key"] = str(key)
-    if config is not None and choices:
-        raise ConfigError(f"got config and also {', '.join(choices)}", fix="give one of them")
-    if isinstance(target, str | Path):
-        choices["model"], target = str(target), None
-    config = config or canary.configure(**choices)
+    config, target = _chosen(target, None, config, choices, canary.configure)
     folder, results = canary.audit_canaries(
         config, target=target, progress=progress, note=note, report=_report
     )
@@ -592,8 +594,10 @@ def read_key(path: str | Path) -> CanaryKey:
     return canaries.read(path)
 
 
-_ENDINGS = {".html": "html", ".md": "md", ".json": "json", ".csv": "csv"}
-_FORMATS = (*_ENDINGS.values(), "modelcard")
+ENDINGS = {".html": "html", ".md": "md", ".json": "json", ".csv": "csv"}
+"""Ending of a file -> the format of a report that is written to it."""
+
+_FORMATS = (*ENDINGS.values(), "modelcard")
 
 
 def _rendered(folder: RunFolder, results: Results, format_: str, *, reveal: bool = False) -> str:

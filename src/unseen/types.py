@@ -29,6 +29,11 @@ class Turn:
     role: str
     content: str
 
+    @property
+    def is_response(self) -> bool:
+        """Whether a trainer computes loss on it: what an assistant says, or a document."""
+        return self.role in ("assistant", "text")
+
 
 @dataclass(frozen=True, slots=True)
 class Record:
@@ -54,7 +59,7 @@ class Record:
     @property
     def response(self) -> str:
         """The contents that a trainer computes loss on: assistant turns, or the whole text."""
-        said = [turn.content for turn in self.turns if turn.role in ("assistant", "text")]
+        said = [turn.content for turn in self.turns if turn.is_response]
         return "\n".join(said) if said else self.text
 
 

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from unseen.attacks.base import Known, score_each
+from unseen.attacks.base import Known, lessons, measured, score_each, unscored
 from unseen.errors import UnscorableError
 from unseen.signals.base import Observations, Signal
 from unseen.signals.text import WordCounts, Words
@@ -57,9 +57,9 @@ class BagOfWords:
 
     def score(self, audited: Observations, known: Known | None = None) -> Scores:
         try:
-            values = self._judge(_measured(audited), known)
+            values = self._judge(measured(audited, WordCounts()), known)
         except UnscorableError as error:
-            return Scores((), np.array([]), dict.fromkeys(audited.ids, error.problem))
+            return unscored(audited.ids, error.problem)
 
         def formula(id_: str) -> float:
             audited.get(WordCounts(), id_)
@@ -68,15 +68,7 @@ class BagOfWords:
         return score_each(audited, formula)
 
     def _judge(self, audited: dict[str, Words], known: Known | None) -> dict[str, float]:
-        if known is None:
-            reason = "no records of known membership to learn from"
-            raise UnscorableError(reason)
-        counted = _measured(known.observations)
-        labels = dict(zip(known.observations.ids, known.member.tolist(), strict=True))
-        member = np.array([labels[id_] for id_ in counted], dtype=bool)
-        if member.all() or not member.any():
-            reason = "the known records are all members or all non-members"
-            raise UnscorableError(reason)
+        counted, member = lessons(known, WordCounts())
         columns = _frequent(counted, self.min_df)
         if not len(columns):
             reason = f"no word occurs in a share of {self.min_df} of the known records"
@@ -86,12 +78,6 @@ class BagOfWords:
         fit = _forest if self.model == "forest" else _logistic
         values = fit(_matrix(counted, columns), member)(_matrix(audited, columns))
         return dict(zip(audited, values.tolist(), strict=True))
-
-
-def _measured(observations: Observations) -> dict[str, Words]:
-    """Words by record id, sorted, so that the order of the records has no say."""
-    values = observations.values.get(WordCounts(), {})
-    return {id_: values[id_] for id_ in sorted(observations.ids) if id_ in values}
 
 
 def _frequent(counted: dict[str, Words], min_df: float) -> IntArray:

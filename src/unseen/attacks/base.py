@@ -21,9 +21,9 @@ cross-fitted, so that it never learns from a record that it judges. One that nee
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import ClassVar, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -90,6 +90,35 @@ def score_each(observations: Observations, formula: Callable[[str], float]) -> S
         else:
             unscored[id_] = "the formula has no finite value here"
     return Scores(tuple(ids), np.array(values, dtype=np.float64), unscored)
+
+
+def unscored(ids: Iterable[str], reason: str) -> Scores:
+    """No score for any record, and why."""
+    return Scores((), np.array([]), dict.fromkeys(ids, reason))
+
+
+def measured(observations: Observations, signal: Signal) -> dict[str, Any]:
+    """Values by record id, sorted, so that the order of the records has no say."""
+    values = observations.values.get(signal, {})
+    return {id_: values[id_] for id_ in sorted(observations.ids) if id_ in values}
+
+
+def lessons(known: Known | None, signal: Signal) -> tuple[dict[str, Any], BoolArray]:
+    """What an attack that learns can learn from: values by record id, and their membership.
+
+    Raises:
+        UnscorableError: where nobody is known, or one side only.
+    """
+    if known is None:
+        reason = "no records of known membership to learn from"
+        raise UnscorableError(reason)
+    values = measured(known.observations, signal)
+    labels = dict(zip(known.observations.ids, known.member.tolist(), strict=True))
+    member = np.array([labels[id_] for id_ in values], dtype=bool)
+    if member.all() or not member.any():
+        reason = "the known records are all members or all non-members"
+        raise UnscorableError(reason)
+    return values, member
 
 
 def mean_logprob(stats: TokenStats) -> float:

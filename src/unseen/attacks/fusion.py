@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from unseen.attacks.base import Known, score_each
+from unseen.attacks.base import Known, lessons, measured, score_each, unscored
 from unseen.errors import UnscorableError
 from unseen.signals.base import Observations, Signal
 from unseen.signals.scores import AttackScores, Said
@@ -47,9 +47,9 @@ class Fusion:
     def score(self, audited: Observations, known: Known | None = None) -> Scores:
         (signal,) = self.signals()
         try:
-            values = _judge(_said(audited, signal), known, signal)
+            values = _judge(measured(audited, signal), known, signal)
         except UnscorableError as error:
-            return Scores((), np.array([]), dict.fromkeys(audited.ids, error.problem))
+            return unscored(audited.ids, error.problem)
 
         def formula(id_: str) -> float:
             audited.get(signal, id_)
@@ -59,25 +59,11 @@ class Fusion:
 
 
 def _judge(audited: dict[str, Said], known: Known | None, signal: Signal) -> dict[str, float]:
-    if known is None:
-        reason = "no records of known membership to learn from"
-        raise UnscorableError(reason)
-    said = _said(known.observations, signal)
-    labels = dict(zip(known.observations.ids, known.member.tolist(), strict=True))
-    member = np.array([labels[id_] for id_ in said], dtype=bool)
-    if member.all() or not member.any():
-        reason = "the known records are all members or all non-members"
-        raise UnscorableError(reason)
+    said, member = lessons(known, signal)
     if not audited:
         return {}
     values = _fitted(_matrix(said), member)(_matrix(audited))
     return dict(zip(audited, values.tolist(), strict=True))
-
-
-def _said(observations: Observations, signal: Signal) -> dict[str, Said]:
-    """Scores by record id, sorted, so that the order of the records has no say."""
-    values = observations.values.get(signal, {})
-    return {id_: values[id_] for id_ in sorted(observations.ids) if id_ in values}
 
 
 def _matrix(said: dict[str, Said]) -> FloatArray:

@@ -7,9 +7,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from unseen.attacks.base import Known, score_each
+from unseen.attacks.base import Known, lessons, score_each, unscored
+from unseen.errors import UnscorableError
 from unseen.signals.base import Observations, Signal
-from unseen.signals.form import Form, WritingForm
+from unseen.signals.form import WritingForm
 from unseen.targets.access import Access
 from unseen.types import Scores
 
@@ -33,16 +34,13 @@ class Writing:
         return (WritingForm(),)
 
     def score(self, audited: Observations, known: Known | None = None) -> Scores:
-        if known is None:
-            return _none(audited, "no records of known membership to learn from")
-        learned = _measured(known.observations)
-        labels = dict(zip(known.observations.ids, known.member.tolist(), strict=True))
-        member = np.array([labels[id_] for id_ in learned], dtype=bool)
-        if member.all() or not member.any():
-            return _none(audited, "the known records are all members or all non-members")
+        try:
+            learned, member = lessons(known, WritingForm())
+        except UnscorableError as error:
+            return unscored(audited.ids, error.problem)
         matrix = np.stack([form.values for form in learned.values()])
         if not np.ptp(matrix, axis=0).any():
-            return _none(audited, "the known records are all written alike")
+            return unscored(audited.ids, "the known records are all written alike")
         from sklearn.linear_model import LogisticRegression
         from sklearn.pipeline import make_pipeline
         from sklearn.preprocessing import StandardScaler
@@ -57,13 +55,3 @@ class Writing:
             return float(model.decision_function(values[None])[0])
 
         return score_each(audited, formula)
-
-
-def _measured(observations: Observations) -> dict[str, Form]:
-    """Features by record id, sorted, so that the order of the records has no say."""
-    values = observations.values.get(WritingForm(), {})
-    return {id_: values[id_] for id_ in sorted(observations.ids) if id_ in values}
-
-
-def _none(audited: Observations, reason: str) -> Scores:
-    return Scores((), np.array([]), dict.fromkeys(audited.ids, reason))

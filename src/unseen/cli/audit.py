@@ -6,9 +6,8 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from unseen.cli.codes import of_results
-from unseen.cli.gate import announce
-from unseen.cli.output import out, progress, say
+from unseen.cli.ended import end
+from unseen.cli.output import progress, say
 from unseen.cli.plan import announce as announce_plan
 from unseen.runs.config import FinetuneAudit
 
@@ -36,16 +35,7 @@ def finetune(
     if dry_run:
         return announce_plan(config, json_=json_)
     from unseen.api import audit_finetune
-    from unseen.report.terminal import show
 
     with progress() as tell:
         result = audit_finetune(config=config, progress=tell, note=say)
-    if json_:
-        print(result.results.model_dump_json(indent=1))
-    else:
-        show(result.results, out())
-    say(f"report   {result.folder / 'report.html'}")
-    say(f"run      {result.folder}")
-    if config.gate:
-        return announce(result.gate(config.gate), quiet=json_)
-    return of_results(result.results)
+    return end(result, config.gate, json_=json_)

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import App, Parameter
 
-from unseen.cli.codes import of_results
-from unseen.cli.gate import announce
+from unseen.cli.ended import end
 from unseen.cli.output import out, progress, say
 from unseen.data.canaries import Kind
-from unseen.runs.canary import CanaryAudit, MadeCanaries
+from unseen.runs.config import CanaryAudit
 
 if TYPE_CHECKING:
+    from unseen.runs.canary import MadeCanaries
     from unseen.runs.results import Results
 
 app = App(
@@ -78,26 +78,16 @@ def audit(
         json_: print results.json instead of the table.
     """
     from unseen.api import canary_audit
-    from unseen.report.terminal import show
 
     with progress() as tell:
         result = canary_audit(config=config, progress=tell, note=say)
-    if json_:
-        print(result.results.model_dump_json(indent=1))
-    else:
-        show(result.results, out())
-        _bound(result.results)
-    say(f"report   {result.folder / 'report.html'}")
-    say(f"run      {result.folder}")
-    if config.gate:
-        return announce(result.gate(config.gate), quiet=json_)
-    return of_results(result.results)
+    return end(result, config.gate, json_=json_, also=_bound)
 
 
 def _bound(results: Results) -> None:
-    from unseen.report.language import epsilon, refused
+    from unseen.report.language import epsilon
 
-    if results.epsilon is None or refused(results):
+    if results.epsilon is None or results.invalid:
         return
     value, what = epsilon(results.epsilon)
     out().print(f"[bold]EPSILON[/bold]  {value}  ", end="")

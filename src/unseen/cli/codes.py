@@ -18,6 +18,5 @@ TERMINATED: Final = 143
 
 def of_results(results: Results) -> int:
     """Done, or inconclusive: the evidence is invalid, or there is too little of it for a finding."""
-    invalid = results.validity is not None and results.validity.verdict == "invalid"
     finds = results.run.scenario in ("finetune", "scores")
-    return INCONCLUSIVE if invalid or (finds and results.headline is None) else DONE
+    return INCONCLUSIVE if results.invalid or (finds and results.headline is None) else DONE

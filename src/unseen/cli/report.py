@@ -31,11 +31,10 @@ def report(
         out: the file to write.
         reveal: show the records' text, where the run kept it. Needs --out.
     """
-    from unseen.api import renew_report, report_run
+    from unseen.api import ENDINGS, renew_report, report_run
     from unseen.runs.folder import writing
 
-    endings = {".html": "html", ".md": "md", ".json": "json", ".csv": "csv"}
-    chosen = format_ or (endings.get(out.suffix, "html") if out is not None else "html")
+    chosen = format_ or (ENDINGS.get(out.suffix, "html") if out is not None else "html")
     if out is None and chosen == "html":
         if reveal:
             raise ConfigError(

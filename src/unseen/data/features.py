@@ -12,8 +12,6 @@ from unseen.data.duplicates import normalised
 from unseen.signals.text import words
 from unseen.types import FloatArray, Record
 
-NAMES = ("repetition", "copies", "rare_words")
-
 
 def features(records: Sequence[Record], sides: Sequence[bool]) -> dict[str, FloatArray]:
     """What can be said of each record by its text and its side alone.

@@ -282,7 +282,7 @@ class RecordEncoder:
             raise UnscorableError(error.problem) from error
 
     def _scored_turns(self, turns: Sequence[Turn]) -> list[int]:
-        said = [i for i, turn in enumerate(turns) if turn.role in ("assistant", "text")]
+        said = [i for i, turn in enumerate(turns) if turn.is_response]
         if not said:
             reason = "no assistant turn to score"
             raise UnscorableError(reason)

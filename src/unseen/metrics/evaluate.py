@@ -13,7 +13,7 @@ from unseen.metrics.advantage import advantage
 from unseen.metrics.crossfit import folds
 from unseen.metrics.interval import auc_interval, tpr_interval
 from unseen.metrics.roc import RocCurve, Status, resolution, roc_curve, tpr_at_fpr
-from unseen.types import Estimate, FloatArray, IntArray
+from unseen.types import BoolArray, Estimate, FloatArray, IntArray
 
 FPRS = (0.001, 0.01, 0.05, 0.1)
 """The false-positive rates that are reported."""
@@ -105,10 +105,7 @@ def evaluate(
         ValueError: where lengths differ or a score is not finite.
         TooFewRecordsError: below `MIN_PER_SIDE` records, or clusters, a side.
     """
-    values, member = finite(scores, "scores"), labels(member)
-    alike(values.size, member.size, "labels")
-    enough(int(member.sum()), int((~member).sum()))
-    values, member, code = in_order(values, member, clusters)
+    values, member, code = _ready(scores, member, clusters)
     members, nonmembers = values[member], values[~member]
     of_members, of_nonmembers = (None, None) if clusters is None else (code[member], code[~member])
     found = auc_interval(
@@ -143,6 +140,39 @@ def evaluate(
         ),
         roc=thin(roc_curve(members, nonmembers)),
     )
+
+
+def auc_of(
+    scores: ArrayLike,
+    member: ArrayLike,
+    *,
+    rng: np.random.Generator,
+    confidence: float = 0.95,
+    bootstrap: int = 2000,
+    clusters: Labels | None = None,
+) -> Estimate:
+    """The AUC alone, with its interval; arguments and errors as of `evaluate`."""
+    values, member, code = _ready(scores, member, clusters)
+    whole = clusters is not None
+    return auc_interval(
+        values[member],
+        values[~member],
+        rng=rng,
+        confidence=confidence,
+        draws=bootstrap,
+        member_clusters=code[member] if whole else None,
+        nonmember_clusters=code[~member] if whole else None,
+    )
+
+
+def _ready(
+    scores: ArrayLike, member: ArrayLike, clusters: Labels | None
+) -> tuple[FloatArray, BoolArray, IntArray]:
+    """Checked, and in an order that is that of the records alone: scores, membership, clusters."""
+    values, member = finite(scores, "scores"), labels(member)
+    alike(values.size, member.size, "labels")
+    enough(int(member.sum()), int((~member).sum()))
+    return in_order(values, member, clusters)
 
 
 def tprs_at_fprs(

@@ -112,7 +112,7 @@ def render(folder: RunFolder, results: Results, *, reveal: bool = False) -> str:
     else:
         drawings = {"roc": figures.roc(results)}
         records = None
-        if not say.refused(results):  # else a threshold, or an order, would be a finding
+        if not results.invalid:  # else a threshold, or an order, would be a finding
             drawings["histogram"] = _histogram(results, attack, table)
             records = _records(table, attack, reveal=reveal)
     return _page(results, folder.read_json("run.json"), drawings, records)
@@ -213,7 +213,7 @@ def _epsilon_tile(results: Results) -> Tile:
     if results.epsilon is None:
         what = "a bound takes records that were put in or left out by recorded coins"
         return Tile("Privacy loss ε", "not measured", what, "muted")
-    if say.refused(results):
+    if results.invalid:
         return Tile("Privacy loss ε", "not reported", "there is no finding", "muted")
     value, what = say.epsilon(results.epsilon, brief=True)
     return Tile("Privacy loss ε", value, what)

@@ -118,21 +118,16 @@ class Advice:
     paper: str
 
 
-def refused(results: Results) -> bool:
-    """Whether the evidence is invalid, so that nothing may be called a finding."""
-    return results.validity is not None and results.validity.verdict == "invalid"
-
-
 def headline(results: Results) -> Headline | None:
     """The finding, where there is one that may be shown."""
-    return None if refused(results) else results.headline
+    return None if results.invalid else results.headline
 
 
 def outcome(results: Results) -> Outcome:
     """The title of the report: a finding, or a refusal, in a sentence."""
     validity = results.validity
     reasons = () if validity is None else validity.reasons
-    if refused(results):
+    if results.invalid:
         return Outcome("refused", "Refused: the evidence is invalid", VERDICTS["invalid"], reasons)
     found = headline(results)
     if found is None:
@@ -227,7 +222,7 @@ _FEATURES = {
 def top_of(results: Results, n_members: int | None = None) -> str | None:
     """How far the highest-ranking members stand out; None where it was not measured."""
     exposed = results.exposed
-    if exposed is None or refused(results):
+    if exposed is None or results.invalid:
         return None
     of = "" if n_members is None else f" of {n_members}"
     return (
@@ -268,7 +263,7 @@ COMPARE = "unseen compare RUN_BEFORE RUN_AFTER"
 
 def for_engineers(results: Results) -> tuple[str, tuple[Advice, ...]]:
     """What to change, and how to see whether it helped."""
-    if refused(results):
+    if results.invalid:
         return (
             "First mend the evidence: what to do stands beside each failed check. Until then, no "
             "change of the model can be judged by these numbers.",
@@ -342,7 +337,7 @@ def for_privacy_officers(results: Results) -> tuple[str, ...]:
     found = headline(results)
     model = results.threat_model
     lines = []
-    if refused(results):
+    if results.invalid:
         lines.append(
             "This run is no evidence, neither that the model leaks nor that it does not. It should "
             "not be filed as a test result."

@@ -43,7 +43,7 @@ def render(results: Results, about: Mapping[str, Any] | None = None) -> str:
         safe(outcome.sentence),
         *([_list(outcome.reasons)] if outcome.reasons else []),
     ]
-    if results.epsilon is not None and not say.refused(results):
+    if results.epsilon is not None and not results.invalid:
         value, what = say.epsilon(results.epsilon)
         parts.append(safe(f"{value} ({what})."))
     for section in sections(results, about):

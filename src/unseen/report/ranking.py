@@ -23,7 +23,7 @@ def render(folder: RunFolder, results: Results, *, reveal: bool = False) -> str:
             anything; and where text is to be shown that the run has not kept.
     """
     attack = subject(results)
-    if attack is None or (results.validity is not None and results.validity.verdict == "invalid"):
+    if attack is None or results.invalid:
         raise ConfigError(
             "these records have no order: the evidence is invalid, or nothing was scored",
             fix=f"unseen report {folder.path} --format md says why",

@@ -158,7 +158,7 @@ def _evidence(results: Results) -> tuple[Block, ...]:
 
 def _attacks(results: Results) -> tuple[Block, ...]:
     blocks: list[Block] = []
-    if say.refused(results):
+    if results.invalid:
         blocks.append(Text(say.WITHHELD, strong=True))
     counts = {row.n for row in (*results.attacks, *results.control)}
     n = f" Every row is over {min(counts)[0]} members and {min(counts)[1]} non-members." if len(
@@ -180,7 +180,7 @@ def _table_of_attacks(results: Results) -> Grid:
     by_name = {("control", row.name): row.auc for row in results.control}
     by_name |= {(row.kind, row.name): row.auc for row in results.attacks}
     rates = shown_rates(results)
-    marked = not say.refused(results)
+    marked = not results.invalid
     same = len({row.n for row in shown if row.n}) < 2  # then it stands above the table
     return Grid(
         ("", "attack", *([] if same else ["n"]), "AUC",
@@ -203,7 +203,7 @@ def _name(row: Row) -> str:
 
 
 def _records(results: Results, about: Mapping[str, Any]) -> tuple[Block, ...]:
-    if say.refused(results):
+    if results.invalid:
         return (Text(say.RANKING_WITHHELD),)
     if subject(results) is None:
         return (Text(say.NO_RANKING),)
@@ -231,7 +231,7 @@ def _records(results: Results, about: Mapping[str, Any]) -> tuple[Block, ...]:
 
 
 def _groups(results: Results) -> tuple[Block, ...]:
-    if say.refused(results):
+    if results.invalid:
         return (Text(say.GROUPS_WITHHELD),)
     if not results.slices:
         return (Text(say.NO_GROUPS),)
@@ -266,7 +266,7 @@ def _groups(results: Results) -> tuple[Block, ...]:
 
 def _meaning(results: Results, about: Mapping[str, Any]) -> tuple[Block, ...]:
     blocks: list[Block] = []
-    if results.epsilon is not None and not say.refused(results):
+    if results.epsilon is not None and not results.invalid:
         value, what = say.epsilon(results.epsilon)
         blocks.append(Text(f"{value} ({what})."))
     lead, advice = say.for_engineers(results)

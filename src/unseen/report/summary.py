@@ -151,9 +151,6 @@ def footnotes(results: Results) -> list[str]:
     return notes
 
 
-STATUS = {"pass": "ok", "warn": "warn", "fail": "FAIL", "skip": "–"}
-
-
 def evidence(results: Results) -> str:
     """The verdict in one sentence."""
     validity = results.validity

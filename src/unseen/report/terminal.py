@@ -9,7 +9,6 @@ from rich.text import Text
 
 from unseen.errors import short, visible
 from unseen.report.summary import (
-    STATUS,
     evidence,
     facts,
     footnotes,
@@ -19,6 +18,7 @@ from unseen.report.summary import (
     rows,
     shown_rates,
 )
+from unseen.runs.results import IN_A_LINE
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -57,7 +57,7 @@ def _checks(results: Results) -> Table:
     table.add_column(overflow="fold")
     for check in results.checks:
         style = {"fail": "bold", "warn": "bold", "skip": "dim"}.get(check.status, "")
-        cells = (check.title, STATUS[check.status], check.detail)
+        cells = (check.title, IN_A_LINE[check.status], check.detail)
         table.add_row(*(Text(short(visible(cell), 400)) for cell in cells), style=style)
     return table
 

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from pydantic import Field, ValidationError
 
 from unseen.attacks import create, label
 from unseen.attacks.base import Attack, is_blind, is_fitted
@@ -24,7 +23,7 @@ from unseen.errors import ConfigError, UnknownNameError, UsageError
 from unseen.metrics import one_run
 from unseen.metrics.interval import clopper_pearson
 from unseen.runs.audit import Note, Report, audit
-from unseen.runs.config import FinetuneAudit, explained
+from unseen.runs.config import AUTO, CanaryAudit, made_of
 from unseen.runs.folder import RunFolder
 from unseen.runs.judge import Subjects
 from unseen.runs.results import Check, Epsilon, Results
@@ -36,7 +35,6 @@ if TYPE_CHECKING:
     from unseen.types import Scores
 
 METHOD = "one-run bound, Steinke, Nasr & Jagielski 2023 (arXiv:2305.08846, section 5)"
-AUTO = "auto"
 _LOOKS, _RANKS = 20, 21  # streams of the seed; the audit itself uses the lower ones
 _OF_FILES = (
     "members",
@@ -59,25 +57,6 @@ LIMITATIONS = (
     "Canaries were drawn at random and are not like real records: rarer texts are often remembered "
     "better.",
 )
-
-
-class CanaryAudit(FinetuneAudit):
-    """What a model gives away about canaries, which coins have put into its training data."""
-
-    key: str = Field("", description="the key of the canaries, of unseen canary make")
-    delta: float = Field(1e-5, ge=0, lt=1, description="of the (epsilon, delta) that is bounded")
-    guesses: int | None = Field(
-        None,
-        ge=2,
-        description="canaries to guess in or out, fixed before looking; default: 5, 20, 50 and "
-        "100 per cent of them, and the bound pays for four looks",
-    )
-    attacks: tuple[str, ...] = Field(
-        (AUTO,),
-        description="auto (reference where there is one, else loss), or names; the bound pays for "
-        "every further one",
-    )
-    near_duplicates: float = Field(1.0, gt=0, le=1, description="canaries are never dropped")
 
 
 @dataclass(frozen=True)
@@ -129,10 +108,7 @@ def configure(**given: Any) -> CanaryAudit:
     for name in given:
         if name not in CanaryAudit.model_fields:
             raise UnknownNameError("option of a canary audit", name, CanaryAudit.model_fields)
-    try:
-        return CanaryAudit(**given)
-    except ValidationError as error:
-        raise explained(error) from error
+    return made_of(CanaryAudit, given)
 
 
 def audit_canaries(

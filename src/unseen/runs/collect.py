@@ -83,10 +83,9 @@ def collect(
     values: dict[Signal, dict[str, Any]] = {signal: {} for signal in wanted}
     missing: dict[Signal, dict[str, str]] = {signal: {} for signal in wanted}
     cost = Cost()
-    of_target = models[TARGET].encoder if TARGET in models else None
+    shown = _Shown(known_members, known_nonmembers, pool)
     for role, model in models.items():
-        of_role = [signal for signal in wanted if signal.of == role]
-        materials = Materials(model.encoder, known_members, known_nonmembers, of_target, pool)
+        of_role, materials = _of_role(role, wanted, models, shown)
         engine = Engine(model.target, store, batch_tokens=batch_tokens)
         tell = _telling(progress, role)
         for signal, id_, value in (
@@ -122,13 +121,12 @@ def questions(
         AccessError: as `collect` does.
     """
     wanted = _wanted(signals, models)
-    of_target = models[TARGET].encoder if TARGET in models else None
+    shown = _Shown(known_members, known_nonmembers, pool)
+    by_id = {record.id: record for record in records}
     asked: dict[str, list[Request]] = {}
-    for role, model in models.items():
-        of_role = [signal for signal in wanted if signal.of == role]
-        materials = Materials(model.encoder, known_members, known_nonmembers, of_target, pool)
+    for role in models:
+        of_role, materials = _of_role(role, wanted, models, shown)
         asks = _asks(of_role, records, materials, _telling(progress, role))
-        by_id = {record.id: record for record in records}
         asked[role] = [
             request
             for signal, id_, ask in asks
@@ -136,6 +134,26 @@ def questions(
             for request in (*ask.requests, *_foreseen(signal, by_id[id_], materials))
         ]
     return asked
+
+
+@dataclass(frozen=True)
+class _Shown:
+    """Records of others that signals may show to a model."""
+
+    known_members: tuple[Record, ...]
+    known_nonmembers: tuple[Record, ...]
+    pool: Pool | None
+
+
+def _of_role(
+    role: str, wanted: Sequence[Signal], models: dict[str, Model], shown: _Shown
+) -> tuple[list[Signal], Materials]:
+    """The signals that are measured of one model, and what they may use."""
+    of_target = models[TARGET].encoder if TARGET in models else None
+    materials = Materials(
+        models[role].encoder, shown.known_members, shown.known_nonmembers, of_target, shown.pool
+    )
+    return [signal for signal in wanted if signal.of == role], materials
 
 
 def _foreseen(

@@ -26,7 +26,6 @@ from unseen.types import FloatArray, Scores
 
 if TYPE_CHECKING:
     from unseen.runs.collect import Progress
-    from unseen.types import Estimate
 
 Leakage = Literal["lower leakage", "higher leakage", "cannot be told apart", "not comparable"]
 
@@ -164,7 +163,7 @@ def _unlike(runs: Sequence[FinishedRun]) -> list[str]:
     faults += [
         f"the evidence of run {place} is invalid, so its numbers do not mean membership"
         for place, run in enumerate(runs, start=1)
-        if _verdict(run) == "invalid"
+        if run.results.invalid
     ]
     return faults
 
@@ -340,7 +339,7 @@ class _Pair:
         """The difference in the words of a report."""
         rows = [self._row(name, which) for which in (0, 1)]
         first, second = (_number_of(row, one.fpr) for row in rows)
-        difference = _number(one.difference)
+        difference = Number.of(one.difference)
         verdict: Leakage = "cannot be told apart"
         note = None
         if p_holm <= 1 - self.confidence:
@@ -464,13 +463,3 @@ def _number_of(row: AttackResult, fpr: float | None) -> Number:
         msg = f"{row.name} has no number at {fpr}"
         raise RuntimeError(msg)
     return number
-
-
-def _number(estimate: Estimate) -> Number:
-    return Number(
-        value=estimate.value,
-        ci=(estimate.low, estimate.high),
-        confidence=estimate.confidence,
-        method=estimate.method,
-        n=(estimate.n_members, estimate.n_nonmembers),
-    )

@@ -10,7 +10,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
@@ -29,6 +29,9 @@ class Choices(BaseModel):
     """Shared by everything that is configured: frozen, and no unknown names."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+
+C = TypeVar("C", bound=Choices)
 
 
 class StatisticsChoices(Choices):
@@ -233,16 +236,36 @@ def split_list(text: str) -> list[str]:
     return [item for item in map(str.strip, _COMMA.split(text)) if item] or [text.strip()]
 
 
+AUTO = "auto"
+"""The attack of a canary audit is chosen before any score is seen."""
+
+
+class CanaryAudit(FinetuneAudit):
+    """What a model gives away about canaries, which coins have put into its training data."""
+
+    key: str = Field("", description="the key of the canaries, of unseen canary make")
+    delta: float = Field(1e-5, ge=0, lt=1, description="of the (epsilon, delta) that is bounded")
+    guesses: int | None = Field(
+        None,
+        ge=2,
+        description="canaries to guess in or out, fixed before looking; default: 5, 20, 50 and "
+        "100 per cent of them, and the bound pays for four looks",
+    )
+    attacks: tuple[str, ...] = Field(
+        (AUTO,),
+        description="auto (reference where there is one, else loss), or names; the bound pays for "
+        "every further one",
+    )
+    near_duplicates: float = Field(1.0, gt=0, le=1, description="canaries are never dropped")
+
+
 def configure(**given: Any) -> FinetuneAudit:
     """A configuration from Python arguments.
 
     Raises:
         ConfigError: all faults at once, each with the field and what was expected.
     """
-    try:
-        return FinetuneAudit(**given)
-    except ValidationError as error:
-        raise explained(error) from error
+    return made_of(FinetuneAudit, given)
 
 
 def configure_statistics(**given: Any) -> StatisticsChoices:
@@ -251,10 +274,19 @@ def configure_statistics(**given: Any) -> StatisticsChoices:
     Raises:
         ConfigError: all faults at once; there is no other option than those of `StatisticsChoices`.
     """
+    return made_of(StatisticsChoices, given)
+
+
+def made_of(kind: type[C], given: Mapping[str, Any]) -> C:
+    """Choices of one kind.
+
+    Raises:
+        ConfigError: all faults at once, each with the field and what was expected.
+    """
     try:
-        return StatisticsChoices(**given)
+        return kind(**given)
     except ValidationError as error:
-        raise explained(error, StatisticsChoices) from error
+        raise explained(error, None if issubclass(kind, FinetuneAudit) else kind) from error
 
 
 def explained(error: ValidationError, kind: type[Choices] | None = None) -> ChoicesError:

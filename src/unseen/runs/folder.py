@@ -161,13 +161,7 @@ class RunFolder:
             StoreError: where it is missing, damaged or of another version.
         """
         content = self.read_json("results.json")
-        version = str(content.get("schema_version", ""))
-        if version.partition(".")[0] != SCHEMA_VERSION.partition(".")[0]:
-            raise StoreError(
-                f"{self.path / 'results.json'} has schema {version or 'of no version'}, this "
-                f"version of unseen reads {SCHEMA_VERSION}",
-                fix="pip install --upgrade unseen",
-            )
+        check_version(self.path / "results.json", content)
         try:
             return Results.model_validate(content)
         except ValidationError as error:
@@ -292,6 +286,21 @@ def writing(file: Path) -> Iterator[None]:
 def _sha256(file: Path) -> str:
     with file.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def check_version(file: Path, content: Mapping[str, Any]) -> None:
+    """Refuses a file of another major version of the schema.
+
+    Raises:
+        StoreError: with both versions.
+    """
+    version = str(content.get("schema_version", ""))
+    if version.partition(".")[0] != SCHEMA_VERSION.partition(".")[0]:
+        raise StoreError(
+            f"{file} has schema {version or 'of no version'}, this version of unseen reads "
+            f"{SCHEMA_VERSION}",
+            fix="pip install --upgrade unseen",
+        )
 
 
 def find_unfinished(runs: Path, plan: str) -> Path | None:

@@ -115,23 +115,26 @@ def widened(confidence: float) -> float:
     return min(2 * normal.cdf(reach) - 1, 1 - 1e-12)
 
 
+def restated(number: Number, confidence: float) -> Number:
+    """A number whose interval was made at the level `widened`, with the level that it has."""
+    method = f"{number.method}, {WIDER}"
+    return number.model_copy(update={"confidence": confidence, "method": method})
+
+
 def of_learnt(row: AttackResult, confidence: float) -> AttackResult:
     """A row whose intervals were made at the level `widened`, with the level that they have.
 
     What learns cannot be inverted: its sign is that of the records that it learns from.
     """
 
-    def restated(number: Number | None) -> Number | None:
-        if number is None:
-            return None
-        method = f"{number.method}, {WIDER}"
-        return number.model_copy(update={"confidence": confidence, "method": method})
+    def again(number: Number | None) -> Number | None:
+        return None if number is None else restated(number, confidence)
 
-    rates = tuple(at.model_copy(update={"tpr": restated(at.tpr)}) for at in row.tpr_at_fpr)
+    rates = tuple(at.model_copy(update={"tpr": again(at.tpr)}) for at in row.tpr_at_fpr)
     return row.model_copy(
         update={
-            "auc": restated(row.auc),
-            "advantage": restated(row.advantage),
+            "auc": again(row.auc),
+            "advantage": again(row.advantage),
             "tpr_at_fpr": rates,
             "inverted": False,
         }

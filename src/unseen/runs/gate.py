@@ -311,7 +311,7 @@ class _Gate:
     def _withheld(self, limit: Limit, rows: Sequence[GateRow]) -> str | None:
         """Why nothing can be said, or None."""
         results = self._run.results
-        if results.validity is not None and results.validity.verdict == "invalid":
+        if results.validity is not None and results.invalid:
             why = "; ".join(results.validity.reasons) or "see the checks of the run"
             return f"the evidence of this run is invalid, so no number of it counts: {why}"
         if limit.kind == HEADLINE:

@@ -14,19 +14,18 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from unseen.attacks import label
-from unseen.attacks.base import Attack, Known, is_blind, is_fitted, is_fusing
+from unseen.attacks.base import Attack, Known, is_blind, is_fitted, is_fusing, unscored
 from unseen.data.duplicates import inseparable
 from unseen.data.features import features
 from unseen.errors import StoreError, TooFewRecordsError
-from unseen.metrics._checks import MIN_PER_SIDE, in_order
+from unseen.metrics._checks import MIN_PER_SIDE
 from unseen.metrics.contrast import contrasts
 from unseen.metrics.crossfit import choose_and_judge, folds
 from unseen.metrics.evaluate import TprAtFpr as MeasuredTpr
-from unseen.metrics.evaluate import evaluate
-from unseen.metrics.interval import auc_interval
+from unseen.metrics.evaluate import auc_of, evaluate
 from unseen.metrics.roc import allowed, resolution
 from unseen.metrics.slices import by_slice
-from unseen.runs.fused import gathered, of_learnt, widened
+from unseen.runs.fused import gathered, of_learnt, restated, widened
 from unseen.runs.results import (
     AttackResult,
     Exposed,
@@ -204,23 +203,26 @@ class Judge:
         """Whether there are records enough, or clusters of them, to judge anything."""
         return self._folds is not None and min(self.n) >= MIN_PER_SIDE
 
-    def auc(self, scores: Scores, confidence: float) -> Number:
-        """The AUC with an interval at another level than that of the rows."""
+    def auc(self, scores: Scores, confidence: float, *, learnt: bool = False) -> Number:
+        """The AUC with an interval at another level than that of the rows.
+
+        Args:
+            scores: of one attack.
+            confidence: of the interval.
+            learnt: whether the scores were learnt from other records.
+        """
         found = self._places(scores)
-        member = self._subjects.member[found]
-        values, member, code = in_order(scores.values, member, self._clusters(found))
-        whole = self._subjects.clusters is not None
-        return _number(
-            auc_interval(
-                values[member],
-                values[~member],
+        number = Number.of(
+            auc_of(
+                scores.values,
+                self._subjects.member[found],
                 rng=self._rng(_ESTIMATES),
-                confidence=confidence,
-                draws=self._choices.bootstrap,
-                member_clusters=code[member] if whole else None,
-                nonmember_clusters=code[~member] if whole else None,
+                confidence=widened(confidence) if learnt else confidence,
+                bootstrap=self._choices.bootstrap,
+                clusters=self._clusters(found),
             )
         )
+        return restated(number, confidence) if learnt else number
 
     def judge(
         self,
@@ -286,7 +288,7 @@ class Judge:
             return attack.score(observations)
         if self._fit_folds is None:
             reason = f"too few records to learn from in {FIT_FOLDS} folds"
-            return Scores((), np.array([]), dict.fromkeys(self._subjects.ids, reason))
+            return unscored(self._subjects.ids, reason)
         ids = np.array(self._subjects.ids, dtype=object)
         parts = []
         for fold in range(FIT_FOLDS):
@@ -343,9 +345,9 @@ class Judge:
             return AttackResult(**facts, note=error.problem)
         row = AttackResult(
             **facts,
-            auc=_number(judged.auc),
+            auc=Number.of(judged.auc),
             tpr_at_fpr=tuple(_at(at) for at in judged.tpr_at_fpr),
-            advantage=_number(judged.advantage),
+            advantage=Number.of(judged.advantage),
             inverted=judged.inverted,
             roc=Roc(fpr=judged.roc.fpr, tpr=judged.roc.tpr),
         )
@@ -414,8 +416,8 @@ class Judge:
                 metric=f"tpr@fpr={fpr:g}",
                 fpr=fpr,
                 chosen=judged.chosen,
-                tpr=_number(judged.tpr),
-                realised_fpr=_number(judged.fpr),
+                tpr=Number.of(judged.tpr),
+                realised_fpr=Number.of(judged.fpr),
                 found=found,
                 sentence=_sentence(
                     fpr, judged.tpr, judged.fpr, found=found, auc=aucs[judged.chosen[0]]
@@ -474,7 +476,7 @@ class Judge:
                 attack=name,
                 n=(part.n_members, part.n_nonmembers),
                 note=part.reason,
-                auc=None if part.auc is None else _number(part.auc),
+                auc=None if part.auc is None else Number.of(part.auc),
                 tpr_at_fpr=tuple(_at(at) for at in part.tpr_at_fpr),
                 p=part.p,
                 p_holm=part.p_holm,
@@ -537,20 +539,10 @@ def _kind(attack: Attack) -> Kind:
     return "blind" if is_blind(attack) else "attack"
 
 
-def _number(estimate: Estimate) -> Number:
-    return Number(
-        value=estimate.value,
-        ci=(estimate.low, estimate.high),
-        confidence=estimate.confidence,
-        method=estimate.method,
-        n=(estimate.n_members, estimate.n_nonmembers),
-    )
-
-
 def _at(at: MeasuredTpr) -> TprAtFpr:
     return TprAtFpr(
         fpr=at.fpr,
-        tpr=None if at.estimate is None else _number(at.estimate),
+        tpr=None if at.estimate is None else Number.of(at.estimate),
         threshold=at.threshold,
         realised_fpr=at.realised_fpr,
         expected_false_positives=at.expected_false_positives,

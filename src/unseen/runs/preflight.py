@@ -20,7 +20,7 @@ from unseen.errors import OutOfMemoryError, PreflightError, TargetError, Unscora
 from unseen.runs.collect import Model
 from unseen.runs.rendered import beginning_id, rendered
 from unseen.runs.rendered import in_a_line as shown
-from unseen.runs.results import Check, Status
+from unseen.runs.results import IN_A_LINE, Check, Status
 from unseen.signals.base import REFERENCE, TARGET, Encoder
 from unseen.targets.access import LogprobTarget, stats_of_one
 from unseen.types import Batch, Encoded, FloatArray, Record, Request, TokenStats
@@ -205,8 +205,7 @@ def refuse(checks: Sequence[Check]) -> None:
 
 def in_a_line(check: Check) -> str:
     """A check as one line for a terminal."""
-    shown = {"pass": "ok", "warn": "warn", "fail": "FAIL", "skip": "–"}[check.status]
-    return f"preflight  {check.title:<40} {shown:<5} {check.detail}"
+    return f"preflight  {check.title:<40} {IN_A_LINE[check.status]:<5} {check.detail}"
 
 
 # --- which records, and how much of them ------------------------------------------------------

@@ -9,11 +9,16 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from unseen.types import Estimate
+
 SCHEMA_VERSION = "1.0"
 
 Resolution = Literal["reliable", "indicative", "unresolvable"]
 Status = Literal["pass", "warn", "fail", "skip"]
 Verdict = Literal["valid", "caution", "invalid"]
+
+IN_A_LINE: dict[Status, str] = {"pass": "ok", "warn": "warn", "fail": "FAIL", "skip": "–"}
+"""What a terminal says of a check."""
 
 
 class Part(BaseModel):
@@ -30,6 +35,17 @@ class Number(Part):
     confidence: float = Field(description="coverage that the interval aims at")
     method: str = Field(description="the estimator, by name")
     n: tuple[int, int] = Field(description="members and non-members that entered")
+
+    @classmethod
+    def of(cls, estimate: Estimate) -> Number:
+        """An estimate as results.json holds it."""
+        return cls(
+            value=estimate.value,
+            ci=(estimate.low, estimate.high),
+            confidence=estimate.confidence,
+            method=estimate.method,
+            n=(estimate.n_members, estimate.n_nonmembers),
+        )
 
 
 class TprAtFpr(Part):
@@ -278,3 +294,8 @@ class Results(Part):
     )
     limitations: tuple[str, ...] = ()
     out_of_scope: tuple[str, ...] = Field((), description="attacks that this says nothing about")
+
+    @property
+    def invalid(self) -> bool:
+        """Whether the evidence is invalid, so that nothing may be called a finding."""
+        return self.validity is not None and self.validity.verdict == "invalid"

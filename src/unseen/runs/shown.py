@@ -89,7 +89,7 @@ def read_pool(
 
 def _answers(record: Record) -> bool:
     """Whether a record ends with what a model says: only then another can follow it."""
-    return record.turns[-1].role in ("assistant", "text") and bool(record.response.strip())
+    return record.turns[-1].is_response and bool(record.response.strip())
 
 
 def _check_form(found: Sequence[Record], records: Sequence[Record], file: str) -> None:

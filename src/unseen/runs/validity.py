@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 from unseen.metrics._checks import MIN_PER_SIDE
 from unseen.metrics.roc import resolution
-from unseen.runs.fused import widened
 from unseen.runs.judge import CHANCE
 from unseen.runs.results import AttackResult, Check, Number, Status, Validity
 
@@ -130,18 +129,14 @@ def _blind(
             fix="unseen check --members FILE --nonmembers FILE" if not rows else None,
         )
     name, auc = top
-    status = _compared(auc, attacks)
-    named = _words(data)
-    found = f"{name} tells the sets apart without any model, AUC {_shown(auc)}{named}"
-    if _unnoticed(auc, status):
-        return Check(**about, status="warn", value=auc.value, ci=auc.ci, **_too_few(name, auc))
-    detail = {
+    found = f"{name} tells the sets apart without any model, AUC {_shown(auc)}{_words(data)}"
+    details: dict[Status, str] = {
         "pass": f"{name} reaches AUC {_shown(auc)}: neither words nor writing tell the sets apart",
         "warn": f"{found}; the attacks go beyond it, but this difference is part of their scores",
         "fail": f"{found}; an attack score here measures what the records are about, "
         "not membership",
     }
-    return _row(about, status, auc, detail)
+    return _above(about, name, auc, attacks, details)
 
 
 def _control(judge: Judge, verdicts: Verdicts, attacks: Sequence[AttackResult]) -> Check:
@@ -162,10 +157,9 @@ def _control(judge: Judge, verdicts: Verdicts, attacks: Sequence[AttackResult]) 
         )
     name, auc = top
     if auc.ci[1] < CHANCE:
-        far = auc.ci[1] < 1 - FAR
         return Check(
             **about,
-            status="fail" if far else "warn",
+            status="fail" if auc.ci[1] < 1 - FAR else "warn",
             value=auc.value,
             ci=auc.ci,
             detail=f"{name} reaches AUC {_shown(auc)} on the reference, which should know neither "
@@ -173,29 +167,34 @@ def _control(judge: Judge, verdicts: Verdicts, attacks: Sequence[AttackResult]) 
             "it measures that",
             fix="is the reference the model from before fine-tuning? are the two files swapped?",
         )
-    status = _compared(auc, attacks)
-    if _unnoticed(auc, status):
-        return Check(**about, status="warn", value=auc.value, ci=auc.ci, **_too_few(name, auc))
     found = f"{name} reaches AUC {_shown(auc)} on a model that never saw the members"
-    detail = {
+    details: dict[Status, str] = {
         "pass": f"{found}: it does not tell the sets apart",
         "warn": f"{found}; the attacks on the target go beyond it, but this difference is part of "
         "their scores",
         "fail": f"{found}; the sets differ in how predictable they are, and the attacks measure "
         "that",
     }
-    return _row(about, status, auc, detail)
+    return _above(about, name, auc, attacks, details)
 
 
-def _row(about: Mapping[str, str], status: Status, auc: Number, detail: Mapping[str, str]) -> Check:
-    return Check(
-        **about,
-        status=status,
-        value=auc.value,
-        ci=auc.ci,
-        detail=detail[status],
-        fix=None if status == "pass" else _HOLD_OUT,
-    )
+def _above(
+    about: Mapping[str, str],
+    name: str,
+    auc: Number,
+    attacks: Sequence[AttackResult],
+    details: Mapping[Status, str],
+) -> Check:
+    """The row of a baseline that must not be above chance, by how far it is and what attacks add."""
+    status = _compared(auc, attacks)
+    detail, fix = details[status], None if status == "pass" else _HOLD_OUT
+    if status == "pass" and auc.ci[1] > HIDDEN:
+        status, fix = "warn", "give more records of both sides"
+        detail = (
+            f"{name} reaches AUC {_shown(auc)}: with so few records even {auc.ci[1]:.2f} would not "
+            "have been noticed, so nothing is shown"
+        )
+    return Check(**about, status=status, value=auc.value, ci=auc.ci, detail=detail, fix=fix)
 
 
 def _most_extreme(
@@ -215,11 +214,7 @@ def _most_extreme(
         return None
     confidence = 1 - (1 if both_ways else 2) * ALARM / len(able)
     # Blind baselines are learnt, and at chance a learnt score scatters further than a fixed one.
-    level = confidence if both_ways else widened(confidence)
-    intervals = {
-        name: judge.auc(scores[name], level).model_copy(update={"confidence": confidence})
-        for name in able
-    }
+    intervals = {name: judge.auc(scores[name], confidence, learnt=not both_ways) for name in able}
 
     def off(name: str) -> float:
         low, high = intervals[name].ci
@@ -227,19 +222,6 @@ def _most_extreme(
 
     name = max(able, key=off)
     return name, intervals[name]
-
-
-def _unnoticed(auc: Number, status: Status) -> bool:
-    """Whether so few records were there that a large difference would not have been seen."""
-    return status == "pass" and auc.ci[1] > HIDDEN
-
-
-def _too_few(name: str, auc: Number) -> dict[str, str]:
-    return {
-        "detail": f"{name} reaches AUC {_shown(auc)}: with so few records even "
-        f"{auc.ci[1]:.2f} would not have been noticed, so nothing is shown",
-        "fix": "give more records of both sides",
-    }
 
 
 def _words(data: DataFacts | None) -> str:

@@ -12,9 +12,9 @@ from pydantic import ValidationError
 from unseen.errors import StoreError, UnseenError
 from unseen.metrics.roc import auc
 from unseen.runs.config import StatisticsChoices
-from unseen.runs.folder import RunFolder
+from unseen.runs.folder import RunFolder, check_version
 from unseen.runs.judge import Scored, Subjects
-from unseen.runs.results import SCHEMA_VERSION, Part, Results
+from unseen.runs.results import Part, Results
 
 NEEDED = ("run.json", "config.yaml", "results.json", "records.parquet", "report.md")
 """Files that a finished run has, beside its manifest."""
@@ -163,13 +163,7 @@ def _tried(
 
 
 def _ended(folder: RunFolder, about: dict[str, Any]) -> None:
-    version = str(about.get("schema_version", ""))
-    if version.partition(".")[0] != SCHEMA_VERSION.partition(".")[0]:
-        raise StoreError(
-            f"{folder.path / 'run.json'} has schema {version or 'of no version'}, this version of "
-            f"unseen reads {SCHEMA_VERSION}",
-            fix="pip install --upgrade unseen",
-        )
+    check_version(folder.path / "run.json", about)
     if about.get("status") != "complete":
         raise StoreError(
             f"{folder.path} is not finished",

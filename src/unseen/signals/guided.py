@@ -10,14 +10,14 @@ import numpy as np
 
 from unseen.errors import UnscorableError
 from unseen.signals.base import TARGET, Ask, Join, Materials, one_request
-from unseen.signals.masks import LEVELS, Level, Span, covered, how_many, token_spans, units
+from unseen.signals.masks import Level, Span, covered, how_many, token_spans, units
 from unseen.signals.probed import (
     TOO_SHORT,
     MaskedProbes,
     ProbedLikelihoods,
     after,
+    check_masks,
     check_probes,
-    check_rate,
     sums,
 )
 from unseen.types import FloatArray, Record, Tokenizer, TokenStats, Turn
@@ -56,12 +56,9 @@ class GuidedProbes:
 
     def __post_init__(self) -> None:
         check_probes(1, self.join)
-        check_rate(self.rate)
+        check_masks(self.rate, self.level)
         if self.strategy not in ("min_k", "max_k"):
             msg = f"got strategy={self.strategy!r}, expected 'min_k' or 'max_k'"
-            raise ValueError(msg)
-        if self.level not in LEVELS:
-            msg = f"got level={self.level!r}, expected one of {', '.join(LEVELS)}"
             raise ValueError(msg)
 
     def ask(self, record: Record, materials: Materials) -> Ask:
@@ -159,7 +156,7 @@ def _of_turns(
     Raises:
         UnscorableError: where the scored tokens are not those of the last turn or of all.
     """
-    said = [i for i, turn in enumerate(record.turns) if turn.role in ("assistant", "text")]
+    said = [i for i, turn in enumerate(record.turns) if turn.is_response]
     for turns in (said[-1:], said):
         at, found = 0, []
         for place in turns:

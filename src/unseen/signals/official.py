@@ -15,7 +15,7 @@ import numpy as np
 from unseen.errors import UnscorableError
 from unseen.signals.base import TARGET, Ask, Materials
 from unseen.signals.masks import generator
-from unseen.signals.probed import ProbedLikelihoods, check_probes, check_rate, joined, sums
+from unseen.signals.probed import ProbedLikelihoods, check_masks, check_probes, joined, sums
 from unseen.types import Record, Request, Tokenizer, TokenStats
 
 _END = "<|eot_id|>"
@@ -56,7 +56,7 @@ class OfficialProbes:
 
     def __post_init__(self) -> None:
         check_probes(self.probes)
-        check_rate(self.rate)
+        check_masks(self.rate)
 
     def ask(self, record: Record, materials: Materials) -> Ask:
         """K + 1 requests at most: without a probe, and after each that fits."""

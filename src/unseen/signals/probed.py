@@ -97,14 +97,17 @@ def check_probes(probes: int, join: str = "turn") -> None:
         raise ValueError(msg)
 
 
-def check_rate(rate: float) -> None:
-    """Refuses a share of the words that would mask nothing, or everything.
+def check_masks(rate: float, level: str = "word") -> None:
+    """Refuses a share that would mask nothing, or everything, and a level that nobody knows.
 
     Raises:
         ValueError: with what was expected.
     """
     if not 0 < rate < 1:
         msg = f"got rate={rate}, expected a share between 0 and 1"
+        raise ValueError(msg)
+    if level not in LEVELS:
+        msg = f"got level={level!r}, expected one of {', '.join(LEVELS)}"
         raise ValueError(msg)
 
 
@@ -168,10 +171,7 @@ class MaskedProbes:
 
     def __post_init__(self) -> None:
         check_probes(self.probes, self.join)
-        check_rate(self.rate)
-        if self.level not in LEVELS:
-            msg = f"got level={self.level!r}, expected one of {', '.join(LEVELS)}"
-            raise ValueError(msg)
+        check_masks(self.rate, self.level)
 
     def ask(self, record: Record, materials: Materials) -> Ask:
         """K + 1 requests: without a probe, and after each."""
@@ -202,7 +202,7 @@ class MaskedProbes:
                 tokens cannot be found again in its text.
         """
         spans = [
-            units(turn.content, self.level, tokenizer) if _is_said(turn) else []
+            units(turn.content, self.level, tokenizer) if turn.is_response else []
             for turn in record.turns
         ]
         made: dict[tuple[Turn, ...], Record] = {}
@@ -227,13 +227,9 @@ class MaskedProbes:
         return covered(text, spans, chosen, self.placeholder)
 
 
-def _is_said(turn: Turn) -> bool:
-    return turn.role in ("assistant", "text")
-
-
 def _gives_away(probe: Record, record: Record, alone: Ask, encoder: Encoder, join: Join) -> bool:
     """Whether all that is scored of the record stands in the probe: only some turns may count."""
     pairs = zip(record.turns, probe.turns, strict=True)
-    if not any(_is_said(turn) and turn == masked for turn, masked in pairs):
+    if not any(turn.is_response and turn == masked for turn, masked in pairs):
         return False  # every turn is masked: the ids need not be looked at
     return one_request(encoder.encode(probe, join=join)).scored == alone.scored

@@ -66,8 +66,7 @@ def lowered(record: Record) -> Record:
         UnscorableError: where lower case changes nothing (unicase scripts, lower-case text).
     """
     turns = tuple(
-        Turn(turn.role, turn.content.lower()) if turn.role in ("assistant", "text") else turn
-        for turn in record.turns
+        Turn(turn.role, turn.content.lower()) if turn.is_response else turn for turn in record.turns
     )
     if turns == record.turns:
         reason = "lower case does not change this text"
