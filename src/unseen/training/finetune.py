@@ -1,137 +1,31 @@
 """Fine-tune a causal language model: a small loop of which every step is known.
 
 The loss of a batch is the mean over the scored tokens of all its records, in nats: what the trainers of
-transformers and TRL minimise by default, so that a long answer weighs more than a short one. Which tokens
-count is decided by position, never by token id: many tokenizers pad with the token that ends an answer.
+transformers and TRL minimise by default, so that a long answer weighs more than a short one.
 """
 
 from __future__ import annotations
 
 import contextlib
-import inspect
 import math
-import shutil
-import warnings
-from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from unseen.errors import (
-    ConfigError,
-    ModelError,
-    OutOfMemoryError,
-    StoreError,
-    TargetError,
-    UsageError,
-    need,
-)
-from unseen.targets.gguf import new_folder
+from unseen.errors import OutOfMemoryError, TargetError, UsageError, need
+from unseen.training.adapters import adapt
+from unseen.training.loss import batch_loss
+from unseen.training.recipe import Recipe
+from unseen.training.saving import save
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from unseen.types import Encoded
 
-Method = Literal["full", "lora"]
-Schedule = Literal["cosine", "linear", "constant"]
-Precision = Literal["float32", "bfloat16"]
+__all__ = ["Recipe", "batch_loss", "batches", "finetune", "save"]  # all that a caller needs
 
 _WINDOW = 4  # batches that are sorted by length together
-_TOKENIZER_FILES = (
-    "tokenizer*",
-    "special_tokens_map.json",
-    "added_tokens.json",
-    "chat_template*",
-    "additional_chat_templates/*",
-    "vocab.*",
-    "merges.txt",
-    "*.model",
-    "*.tiktoken",
-)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Recipe:
-    """How a model is fine-tuned.
-
-    Attributes:
-        method: "full" changes all weights in place; "lora" adds an adapter and changes only that.
-        epochs: how often each example is seen.
-        batch_size: examples per optimizer step.
-        learning_rate: of AdamW, at its peak.
-        schedule: "cosine" and "linear" fall to zero at the last step; "constant" stays.
-        warmup: share of all steps, 0 to 1, over which the rate rises from zero.
-        weight_decay: of AdamW, on matrices only.
-        max_grad_norm: longer gradients are shortened to this; 0 leaves them.
-        lora_rank: rank of the adapter's matrices.
-        lora_alpha: the adapter counts lora_alpha / lora_rank times.
-        lora_targets: names of the adapted layers, as peft reads them.
-        dropout: 0 trains without dropout. Above, it is the adapter's rate, and the model's own
-            dropout layers work at theirs.
-        dtype: what passes are computed in. Trained weights and the optimizer stay in float32: a
-            small step vanishes in a bfloat16 weight.
-        seed: of the order of the examples, the adapter's first weights and dropout.
-    """
-
-    method: Method = "full"
-    epochs: int = 2
-    batch_size: int = 8
-    learning_rate: float = 2e-4
-    schedule: Schedule = "cosine"
-    warmup: float = 0.0
-    weight_decay: float = 0.0
-    max_grad_norm: float = 1.0
-    lora_rank: int = 16
-    lora_alpha: float = 32.0
-    lora_targets: str | tuple[str, ...] = "all-linear"
-    dropout: float = 0.0
-    dtype: Precision = "float32"
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        for name, kind in (("method", Method), ("schedule", Schedule), ("dtype", Precision)):
-            value, choices = getattr(self, name), get_args(kind)
-            if value not in choices:
-                msg = f"got {name}={value!r}, expected one of {', '.join(choices)}"
-                raise ConfigError(msg)
-        for name in ("epochs", "batch_size", "lora_rank"):
-            if getattr(self, name) < 1:
-                msg = f"got {name}={getattr(self, name)}, expected at least 1"
-                raise ConfigError(msg)
-        for name in ("learning_rate", "lora_alpha"):
-            value = getattr(self, name)
-            if not (value > 0 and math.isfinite(value)):
-                msg = f"got {name}={value}, expected a number above 0"
-                raise ConfigError(msg)
-        for name, below in (
-            ("warmup", 1.0),
-            ("weight_decay", math.inf),
-            ("max_grad_norm", math.inf),
-            ("dropout", 1.0),
-            ("seed", math.inf),
-        ):
-            value = getattr(self, name)
-            if not 0 <= value < below:
-                msg = f"got {name}={value}, expected 0 or more" + (
-                    "" if below == math.inf else f" and less than {below:g}"
-                )
-                raise ConfigError(msg)
-
-    def steps(self, n_examples: int) -> int:
-        """Optimizer steps for that many examples."""
-        return self.epochs * math.ceil(n_examples / self.batch_size)
-
-    def rate(self, step: int, steps: int) -> float:
-        """The learning rate of a step, counted from 0, out of `steps`."""
-        rising = math.ceil(self.warmup * steps)
-        if step < rising:
-            return self.learning_rate * (step + 1) / rising
-        done = (step - rising) / max(1, steps - rising)
-        if self.schedule == "cosine":
-            return self.learning_rate * 0.5 * (1 + math.cos(math.pi * done))
-        return self.learning_rate * (1 - done if self.schedule == "linear" else 1.0)
 
 
 def finetune(
@@ -223,90 +117,6 @@ def batches(
     return [cut[i] for i in rng.permutation(len(cut))]
 
 
-def batch_loss(model: Any, examples: Sequence[Encoded]) -> Any:
-    """Mean negative log-likelihood, in nats, of all scored tokens of the examples.
-
-    Args:
-        model: a causal language model of transformers, or peft's around one.
-        examples: at least one scored token in all. Rows are padded on the right; what is padded has no
-            influence.
-
-    Returns:
-        A scalar float32 tensor with its gradient.
-    """
-    torch = need("torch", "hf")
-    width = max(len(example.ids) for example in examples)
-    ids = torch.zeros(len(examples), width, dtype=torch.long)
-    scored = torch.zeros(len(examples), width, dtype=torch.bool)
-    for row, example in enumerate(examples):
-        length = len(example.ids)
-        ids[row, :length] = torch.tensor(example.ids)
-        scored[row, 1:length] = torch.from_numpy(np.asarray(example.scored[1:], dtype=bool))
-    # The token at position t is foretold at t - 1: only those positions need the vocabulary.
-    asked = scored[:, 1:].any(dim=0).nonzero().squeeze(1)
-    rows, columns = scored[:, asked + 1].nonzero(as_tuple=True)
-    targets = ids[rows, asked[columns] + 1]
-    device = model.device
-    ids = ids.to(device)
-    # No token sees what is padded behind it, so nothing has to be masked: a mask would cost time, and
-    # where a whole attention window is masked it makes not-a-number of it.
-    inputs = {"input_ids": ids, "attention_mask": torch.ones_like(ids), "use_cache": False}
-    if _keeps_logits(model):
-        logits = model(**inputs, logits_to_keep=asked.to(device)).logits
-    else:
-        logits = model(**inputs).logits[:, -width:]  # prompt tuning adds rows in front
-        logits = logits[:, asked.to(device)]
-    chosen = logits[rows.to(device), columns.to(device)]
-    chosen = chosen.to(torch.promote_types(chosen.dtype, torch.float32))
-    return torch.nn.functional.cross_entropy(chosen, targets.to(device))
-
-
-def save(model: Any, tokenizer_folder: Path, out: Path) -> None:
-    """Writes a folder that transformers, or for an adapter peft, loads.
-
-    Weights are safetensors. An adapter's folder names the folder of its base model, which must stay
-    where it is.
-
-    Args:
-        model: what `finetune` returned.
-        tokenizer_folder: where the model came from: its tokenizer files are copied as they are.
-        out: the folder to make; it appears complete or not at all.
-
-    Raises:
-        ModelError: there is no tokenizer in `tokenizer_folder`.
-        StoreError: `out` has content already, or cannot be written.
-    """
-    from safetensors import SafetensorError
-
-    if not (tokenizer_folder / "tokenizer_config.json").is_file():
-        msg = f"{tokenizer_folder} has no tokenizer (no tokenizer_config.json)"
-        raise ModelError(msg)
-    with new_folder(out) as folder:
-        for pattern in _TOKENIZER_FILES:
-            for file in tokenizer_folder.glob(pattern):
-                copy = folder / file.relative_to(tokenizer_folder)
-                copy.parent.mkdir(exist_ok=True)
-                shutil.copyfile(file, copy)
-        try:
-            if hasattr(model, "peft_config"):
-                for config in model.peft_config.values():
-                    config.base_model_name_or_path = _base(config, tokenizer_folder)
-                model.save_pretrained(folder, save_embedding_layers=False)
-            else:
-                model.save_pretrained(folder)
-        except SafetensorError as error:
-            msg = f"cannot write {out}: {error}"
-            raise StoreError(msg, fix="free some space, or choose another folder") from error
-
-
-def _base(config: Any, tokenizer_folder: Path) -> str:
-    """Where an adapter's base model is: a folder in full, a name on the hub as it is."""
-    known = config.base_model_name_or_path
-    if not known:
-        return str(tokenizer_folder.resolve())
-    return str(Path(known).resolve()) if Path(known).is_dir() else str(known)
-
-
 def _learnable(model: Any, examples: Sequence[Encoded]) -> list[Encoded]:
     """The examples that have a scored token with something before it."""
     if not examples:
@@ -347,26 +157,7 @@ def _prepare(model: Any, recipe: Recipe) -> Any:
             raise UsageError(msg, fix="use the method lora, or load the model unquantised")
         narrow = any(weight.dtype.itemsize < 4 for weight in model.parameters())
         return (model.float() if narrow else model).requires_grad_()
-    peft = need("peft", "hf")
-    targets = recipe.lora_targets
-    config = peft.LoraConfig(
-        task_type="CAUSAL_LM",
-        r=recipe.lora_rank,
-        lora_alpha=recipe.lora_alpha,
-        lora_dropout=recipe.dropout,
-        target_modules=targets if isinstance(targets, str) else list(targets),
-    )
-    with warnings.catch_warnings():
-        # peft asks transformers for a property by its old name; and it sets right what GPT-2 needs.
-        warnings.filterwarnings(
-            "ignore", r".is_gradient_checkpointing. is deprecated", FutureWarning
-        )
-        warnings.filterwarnings("ignore", r"fan_in_fan_out is set to False", UserWarning)
-        try:
-            return peft.get_peft_model(model, config)
-        except ValueError as error:
-            msg = f"no adapter fits lora_targets={targets!r}: {error}"
-            raise ConfigError(msg, fix="name layers that the model has, or all-linear") from error
+    return adapt(model, recipe)
 
 
 def _optimizer(torch: Any, weights: list[Any], recipe: Recipe) -> Any:
@@ -400,15 +191,6 @@ def _step(
     raise TargetError(
         msg, fix=f"set a lower learning rate, for example {recipe.learning_rate / 10:g}"
     )
-
-
-def _keeps_logits(model: Any) -> bool:
-    """True where the model computes logits at given positions only, if asked."""
-    if hasattr(model, "peft_config"):
-        if model.active_peft_config.is_prompt_learning:
-            return False
-        model = model.get_base_model()
-    return "logits_to_keep" in inspect.signature(model.forward).parameters
 
 
 def _is_out_of_memory(torch: Any, error: RuntimeError) -> bool:
