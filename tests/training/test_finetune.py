@@ -193,7 +193,7 @@ def test_after_epoch_sees_the_model_in_evaluation_mode() -> None:
     model = tiny.model("gpt2", VOCABULARY)
     seen: list[tuple[int, bool, float]] = []
 
-    def look(epoch: int) -> None:
+    def look(epoch: int, model: torch.nn.Module) -> None:
         with torch.inference_mode():
             seen.append((epoch, model.training, batch_loss(model, _examples()).item()))
 

@@ -19,7 +19,7 @@ from unseen.errors import ConfigError, short, suggestion
 _HELP = "unseen audit finetune --help lists every option"
 _PLACES = (
     "model", "adapter", "base_model", "reference", "tokenizer", "members", "nonmembers", "data",
-    "reference_pool", "template", "run_dir", "runs", "cache_dir",
+    "reference_pool", "run_dir", "runs", "cache_dir",
 )  # fmt: skip
 _LONGEST_NAME, _LONGEST_PATH = 255, 4000  # bytes that file systems take, characters of a whole path
 _COMMA = re.compile(r",(?![^\[]*\])")
@@ -60,7 +60,82 @@ class StatisticsChoices(Choices):
         return tuple(sorted(set(fpr)))
 
 
-class FinetuneAudit(StatisticsChoices):
+class RecordForm(Choices):
+    """How the rows of a file become records."""
+
+    format: Literal["auto", "text", "prompt-completion", "messages", "alpaca", "sharegpt"] = Field(
+        "auto", description="form of the records"
+    )
+    column: tuple[str, ...] = Field((), description="role=column, for example text=body")
+    id_column: str | None = Field(None, description="column of record ids")
+    cluster_by: str | None = Field(
+        None, description="column (author, document, user) whose records are resampled together"
+    )
+    slice_by: tuple[str, ...] = Field((), description="columns to report results by")
+
+    @field_validator("slice_by", "column", mode="before")
+    @classmethod
+    def _columns_are_a_list(cls, value: Any) -> Any:
+        if isinstance(value, Mapping):  # column: {text: body}
+            return tuple(f"{role}={name}" for role, name in value.items())
+        return tuple(split_list(value)) if isinstance(value, str) else value
+
+    @field_validator("column")
+    @classmethod
+    def _pairs(cls, column: tuple[str, ...]) -> tuple[str, ...]:
+        for pair in column:
+            role, equals, name = pair.partition("=")
+            if not (role and equals and name):
+                msg = "expected role=column, for example text=body"
+                raise ValueError(msg)
+        return column
+
+    @property
+    def columns(self) -> dict[str, str]:
+        """Role -> the user's column."""
+        return dict(pair.split("=", 1) for pair in self.column)
+
+
+class LayoutChoices(Choices):
+    """How a record becomes token ids, and which of them count."""
+
+    template: str = Field(
+        "auto", description="auto, chat, plain, or a Jinja file: how records become one text"
+    )
+    loss_on: Literal["completion", "assistant", "all"] = Field(
+        "completion", description="which tokens count"
+    )
+    end_of_turn: Literal["exclude", "include"] = Field(
+        "exclude", description="whether the token that ends a scored turn counts"
+    )
+    truncation: Literal["right", "left"] = Field(
+        "right", description="which end of a record is cut where it is too long"
+    )
+    max_length: int | None = Field(
+        None, ge=2, le=10**9, description="tokens; default: the model's limit"
+    )
+
+    @field_validator("template")
+    @classmethod
+    def _can_be_a_file(cls, template: str) -> str:
+        return str(checked_path(template))
+
+
+def checked_path(place: Any) -> Any:
+    """A name, if a file can have it.
+
+    Raises:
+        ValueError: where it cannot.
+    """
+    name = str(place)
+    longest = max(len(os.fsencode(part)) for part in name.split("/"))
+    if "\0" in name or longest > _LONGEST_NAME or len(name) > _LONGEST_PATH:
+        msg = "expected a name that a file can have: it is too long, or has a NUL in it"
+        raise ValueError(msg)
+    return place
+
+
+class FinetuneAudit(LayoutChoices, RecordForm, StatisticsChoices):
     """Was this record in the data that the model was fine-tuned on?"""
 
     model: str = Field(
@@ -94,35 +169,10 @@ class FinetuneAudit(StatisticsChoices):
     reference_pool: str | None = Field(
         None, description="file of demonstrations that nobody trained on, for icp_ref"
     )
-    format: Literal["auto", "text", "prompt-completion", "messages", "alpaca", "sharegpt"] = Field(
-        "auto", description="form of the records"
-    )
-    column: tuple[str, ...] = Field((), description="role=column, for example text=body")
-    id_column: str | None = Field(None, description="column of record ids")
-    cluster_by: str | None = Field(
-        None, description="column (author, document, user) whose records are resampled together"
-    )
-    slice_by: tuple[str, ...] = Field((), description="columns to report results by")
     limit: int | None = Field(None, ge=1, le=10**9, description="records per side, drawn at random")
     near_duplicates: float = Field(
         0.8, gt=0, le=1, description="records of both sides this similar (Jaccard) are dropped"
     )
-    template: str = Field(
-        "auto", description="auto, chat, plain, or a Jinja file: how records become one text"
-    )
-    loss_on: Literal["completion", "assistant", "all"] = Field(
-        "completion", description="which tokens count"
-    )
-    end_of_turn: Literal["exclude", "include"] = Field(
-        "exclude", description="whether the token that ends a scored turn counts"
-    )
-    truncation: Literal["right", "left"] = Field(
-        "right", description="which end of a record is cut where it is too long"
-    )
-    max_length: int | None = Field(
-        None, ge=2, le=10**9, description="tokens; default: the model's limit"
-    )
-
     attacks: tuple[str, ...] = Field(
         ("default",), description="default, or names: loss, 'min_k[k=0.1]', … (unseen ls attacks)"
     )
@@ -160,22 +210,15 @@ class FinetuneAudit(StatisticsChoices):
     batch_tokens: int | None = Field(None, ge=1, le=10**9, description="padded tokens a batch")
     threads: int | None = Field(None, ge=1, le=4096, description="CPU threads")
 
-    @field_validator("attacks", "slice_by", "column", mode="before")
+    @field_validator("attacks", mode="before")
     @classmethod
-    def _text_is_a_list(cls, value: Any) -> Any:
-        if isinstance(value, Mapping):  # column: {text: body}
-            return tuple(f"{role}={name}" for role, name in value.items())
-        return tuple(split_list(value)) if isinstance(value, str) else value
+    def _text_is_a_list(cls, attacks: Any) -> Any:
+        return tuple(split_list(attacks)) if isinstance(attacks, str) else attacks
 
     @field_validator(*_PLACES)
     @classmethod
     def _can_be_a_path(cls, place: Any) -> Any:
-        name = str(place)
-        longest = max(len(os.fsencode(part)) for part in name.split("/"))
-        if "\0" in name or longest > _LONGEST_NAME or len(name) > _LONGEST_PATH:
-            msg = "expected a name that a file can have: it is too long, or has a NUL in it"
-            raise ValueError(msg)
-        return place
+        return checked_path(place)
 
     @field_validator("gate", mode="before")
     @classmethod
@@ -196,21 +239,6 @@ class FinetuneAudit(StatisticsChoices):
         except ConfigError as error:
             raise ValueError(error.problem.removeprefix("the gate is wrong: ")) from error
         return gate
-
-    @field_validator("column")
-    @classmethod
-    def _pairs(cls, column: tuple[str, ...]) -> tuple[str, ...]:
-        for pair in column:
-            role, equals, name = pair.partition("=")
-            if not (role and equals and name):
-                msg = "expected role=column, for example text=body"
-                raise ValueError(msg)
-        return column
-
-    @property
-    def columns(self) -> dict[str, str]:
-        """Role -> the user's column."""
-        return dict(pair.split("=", 1) for pair in self.column)
 
 
 class ChoicesError(ConfigError):

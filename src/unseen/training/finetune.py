@@ -21,6 +21,7 @@ from unseen.training.saving import save
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from unseen.training.checkpoint import Checkpoints
     from unseen.types import Encoded
 
 __all__ = ["Recipe", "batch_loss", "batches", "finetune", "save"]  # all that a caller needs
@@ -33,21 +34,28 @@ def finetune(
     examples: Sequence[Encoded],
     recipe: Recipe,
     *,
+    partitions: Sequence[int] | None = None,
     progress: Callable[[int, int, float], None] | None = None,
-    after_epoch: Callable[[int], None] | None = None,
+    after_epoch: Callable[[int, Any], None] | None = None,
+    checkpoints: Checkpoints | None = None,
 ) -> Any:
     """Trains a causal language model of transformers on the scored tokens of the examples.
 
-    Two runs with equal arguments on the same machine with as many threads give the same weights. No
-    global random state is touched.
+    Two runs with equal arguments on the same machine with as many threads give the same weights,
+    however often one of them was killed and continued from its checkpoints. No global random state
+    is touched.
 
     Args:
         model: the model. It is changed in place, whatever the method.
         examples: what it learns. Those without a scored token are left out.
         recipe: how.
+        partitions: (len(examples),) numbers: within an epoch, examples of lower numbers come first.
         progress: is told after each step: steps done, of how many, the step's loss in nats per token.
-        after_epoch: is called after each epoch with its number, from 1; the model may be used, in
-            evaluation mode, but not changed.
+            Steps that a checkpoint has already are told at once.
+        after_epoch: is called after each epoch with its number, from 1, and the model, which may be
+            used, in evaluation mode, but not changed. A continued run may call it again for an epoch
+            that has ended before.
+        checkpoints: where the state is kept, and taken up again where there is one.
 
     Returns:
         The model in evaluation mode; for LoRA the `PeftModel` around it.
@@ -57,30 +65,57 @@ def finetune(
             is quantised or has an adapter already, or has no layers that `lora_targets` names.
         TargetError: the loss is not a finite number.
         OutOfMemoryError: a batch did not fit into memory.
+        StoreError: a checkpoint cannot be written or read, or is of another training.
     """
     torch = need("torch", "hf")
-    learned = _learnable(model, examples)
+    places = _learnable(model, examples)
+    learned = [examples[place] for place in places]
+    epochs = _epochs(
+        [len(example.ids) for example in learned],
+        recipe,
+        None if partitions is None else [partitions[place] for place in places],
+    )
     with _own_randomness(torch, recipe.seed, model.device):
         model = _prepare(model, recipe)
-        weights = [weight for weight in model.parameters() if weight.requires_grad]
+        named = [(name, w) for name, w in model.named_parameters() if w.requires_grad]
+        weights = [weight for _, weight in named]
         optimizer = _optimizer(torch, weights, recipe)
-        order = np.random.default_rng(recipe.seed)
-        step, steps = 0, recipe.steps(len(learned))
+        losses: list[float] = []
+        steps = sum(map(len, epochs))
+        if checkpoints is not None:
+            losses, _ = checkpoints.restore(named, optimizer)
+        if progress is not None:
+            for step, loss in enumerate(losses, start=1):
+                progress(step, steps, loss)
+        ended = 0  # steps until the end of the epoch
         try:
-            for epoch in range(1, recipe.epochs + 1):
+            for epoch, of_epoch in enumerate(epochs, start=1):
+                begun, ended = ended, ended + len(of_epoch)
+                if len(losses) >= ended:
+                    continue
                 model.train(recipe.dropout > 0)
-                for batch in batches([len(e.ids) for e in learned], recipe.batch_size, order):
+                for batch in of_epoch[len(losses) - begun :]:
+                    step = len(losses)
                     for group in optimizer.param_groups:
                         group["lr"] = recipe.rate(step, steps)
                     loss = _step(torch, model, weights, [learned[i] for i in batch], recipe, step)
                     optimizer.step()
                     optimizer.zero_grad(set_to_none=True)
-                    step += 1
+                    losses.append(loss)
                     if progress is not None:
-                        progress(step, steps, loss)
+                        progress(step + 1, steps, loss)
+                    within = step + 1 < ended
+                    if (
+                        within
+                        and checkpoints is not None
+                        and checkpoints.due(step + 1, epoch_ends=False)
+                    ):
+                        checkpoints.keep(named, optimizer, losses)
                 model.eval()
                 if after_epoch is not None:
-                    after_epoch(epoch)
+                    after_epoch(epoch, model)
+                if checkpoints is not None and checkpoints.due(ended, epoch_ends=True):
+                    checkpoints.keep(named, optimizer, losses)
         except RuntimeError as error:
             if not _is_out_of_memory(torch, error):
                 raise
@@ -90,6 +125,24 @@ def finetune(
             optimizer.zero_grad(set_to_none=True)
             model.eval()
     return model
+
+
+def _epochs(
+    lengths: Sequence[int], recipe: Recipe, partitions: Sequence[int] | None
+) -> list[list[tuple[int, ...]]]:
+    """The batches of every epoch, partition after partition."""
+    order = np.random.default_rng(recipe.seed)
+    of_partition: dict[int, list[int]] = {}
+    for place in range(len(lengths)):
+        of_partition.setdefault(0 if partitions is None else partitions[place], []).append(place)
+    epochs: list[list[tuple[int, ...]]] = []
+    for _ in range(recipe.epochs):
+        epoch: list[tuple[int, ...]] = []
+        for _, inside in sorted(of_partition.items()):
+            cut = batches([lengths[place] for place in inside], recipe.batch_size, order)
+            epoch += [tuple(inside[i] for i in batch) for batch in cut]
+        epochs.append(epoch)
+    return epochs
 
 
 def batches(
@@ -117,17 +170,17 @@ def batches(
     return [cut[i] for i in rng.permutation(len(cut))]
 
 
-def _learnable(model: Any, examples: Sequence[Encoded]) -> list[Encoded]:
-    """The examples that have a scored token with something before it."""
+def _learnable(model: Any, examples: Sequence[Encoded]) -> list[int]:
+    """Places of the examples that have a scored token with something before it."""
     if not examples:
         msg = "there are no examples to fine-tune on"
         raise UsageError(msg)
-    learned = [example for example in examples if np.any(example.scored[1:])]
+    learned = [i for i, example in enumerate(examples) if np.any(example.scored[1:])]
     if not learned:
         msg = f"none of the {len(examples)} examples has a token to learn: all are marked as prompt"
         raise UsageError(msg)
     size = model.get_input_embeddings().weight.shape[0]
-    highest = max(max(example.ids) for example in learned)
+    highest = max(max(examples[i].ids) for i in learned)
     if highest >= size:
         msg = f"got token id {highest}, but the model knows {size}"
         raise UsageError(msg, fix="encode the examples with this model's tokenizer")
