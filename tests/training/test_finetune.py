@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 import tiny
 import torch
+from examples import VOCABULARY
+from examples import some_examples as _examples
 from hypothesis import given
 from hypothesis import strategies as st
 from peft import PeftModel
@@ -19,23 +21,7 @@ from unseen.errors import ConfigError, ModelError, StoreError, TargetError, Usag
 from unseen.training.finetune import Recipe, batch_loss, batches, finetune, save
 from unseen.types import Encoded
 
-VOCABULARY = 300
 FAMILIES = (*tiny.FAMILIES, "gemma2")
-
-
-def _examples(n: int = 10, *, seed: int = 0, holes: bool = False) -> list[Encoded]:
-    """Random records of 5 to 24 tokens: a prompt that does not count, an answer that does."""
-    rng = np.random.default_rng(seed)
-    made = []
-    for _ in range(n):
-        prompt, answer = rng.integers(1, 8), rng.integers(4, 17)
-        scored = np.repeat([False, True], [prompt, answer])
-        if holes:
-            scored &= rng.random(len(scored)) < 0.6
-            scored[prompt] = True
-        ids = rng.integers(0, VOCABULARY, len(scored))
-        made.append(Encoded(tuple(ids.tolist()), scored))
-    return made
 
 
 def _slow_loss(model: torch.nn.Module, examples: list[Encoded]) -> float:
@@ -72,6 +58,24 @@ def test_gradient_of_a_padded_batch_is_the_weighted_mean_of_the_records() -> Non
         (batch_loss(model, [example]) * count / sum(counts)).backward()
     for together, alone in zip(got, [w.grad for w in model.parameters()], strict=True):
         torch.testing.assert_close(together, alone, rtol=1e-8, atol=1e-12)
+
+
+@pytest.mark.parametrize("accumulate", [2, 3, 10])
+def test_a_step_in_parts_is_the_step(accumulate: int) -> None:
+    """Parts count by their scored tokens: equal parts of unequal answers would be another loss."""
+    runs, losses = [], []
+    for parts in (1, accumulate):
+        told: list[float] = []
+        recipe = Recipe(batch_size=10, accumulate=parts, epochs=2, learning_rate=1e-3)
+        model = tiny.model("llama", VOCABULARY)
+        finetune(
+            model, _examples(25), recipe, progress=lambda _s, _n, loss, to=told: to.append(loss)
+        )
+        runs.append(model.state_dict())
+        losses.append(told)
+    assert losses[0] == pytest.approx(losses[1], rel=1e-6)
+    for name, value in runs[0].items():
+        torch.testing.assert_close(value, runs[1][name], rtol=1e-5, atol=1e-6)
 
 
 def test_prompt_tokens_are_context_and_never_labels() -> None:
@@ -310,6 +314,9 @@ def test_schedules() -> None:
         {"schedule": "step"},
         {"dtype": "float16"},
         {"epochs": 0},
+        {"accumulate": 9},
+        {"bits": 5},
+        {"virtual_tokens": 0},
         {"batch_size": 0},
         {"lora_rank": 0},
         {"learning_rate": 0.0},

@@ -58,7 +58,7 @@ def finetune(
         checkpoints: where the state is kept, and taken up again where there is one.
 
     Returns:
-        The model in evaluation mode; for LoRA the `PeftModel` around it.
+        The model in evaluation mode; for an adapter the `PeftModel` around it.
 
     Raises:
         UsageError: there is nothing to learn, a token id is not in the model's vocabulary, the model
@@ -119,8 +119,10 @@ def finetune(
         except RuntimeError as error:
             if not _is_out_of_memory(torch, error):
                 raise
-            msg = f"a training batch of {recipe.batch_size} records did not fit into memory"
-            raise OutOfMemoryError(msg, fix="set a smaller batch_size") from error
+            msg = f"a training batch of {recipe.together} records did not fit into memory"
+            raise OutOfMemoryError(
+                msg, fix="set a larger accumulate, or a smaller batch_size"
+            ) from error
         finally:
             optimizer.zero_grad(set_to_none=True)
             model.eval()
@@ -207,7 +209,7 @@ def _prepare(model: Any, recipe: Recipe) -> Any:
     if recipe.method == "full":
         if getattr(model, "is_quantized", False):
             msg = "quantised weights cannot be trained"
-            raise UsageError(msg, fix="use the method lora, or load the model unquantised")
+            raise UsageError(msg, fix="use the method qlora, or load the model unquantised")
         narrow = any(weight.dtype.itemsize < 4 for weight in model.parameters())
         return (model.float() if narrow else model).requires_grad_()
     return adapt(model, recipe)
@@ -220,7 +222,7 @@ def _optimizer(torch: Any, weights: list[Any], recipe: Recipe) -> Any:
         {"params": [w for w in weights if w.dim() < 2], "weight_decay": 0.0},
     ]
     used = [group for group in groups if group["params"]]
-    return torch.optim.AdamW(used, lr=recipe.learning_rate, fused=True)
+    return torch.optim.AdamW(used, lr=recipe.peak_rate, fused=True)
 
 
 def _step(
@@ -228,11 +230,16 @@ def _step(
 ) -> float:
     """Gradients of one batch, shortened; returns its loss."""
     half = recipe.dtype == "bfloat16"
-    with torch.autocast(model.device.type, torch.bfloat16, enabled=half):
-        loss = batch_loss(model, batch)
-    value = float(loss.detach())
-    if math.isfinite(value):
+    value, n_scored = 0.0, sum(map(_n_scored, batch))
+    for start in range(0, len(batch), recipe.together):
+        part = batch[start : start + recipe.together]
+        with torch.autocast(model.device.type, torch.bfloat16, enabled=half):
+            loss = batch_loss(model, part) * (sum(map(_n_scored, part)) / n_scored)
+        value += float(loss.detach())
+        if not math.isfinite(value):
+            break
         loss.backward()
+    else:
         longest = recipe.max_grad_norm or math.inf
         if torch.nn.utils.clip_grad_norm_(weights, longest).isfinite():
             return value
@@ -240,10 +247,12 @@ def _step(
     if step == 0:
         msg = f"{what} of the untrained model is not a finite number"
         raise TargetError(msg, fix="its weights are damaged, or its precision is too low")
-    msg = f"{what} is no longer a finite number after {step} steps at learning rate {recipe.learning_rate:g}"
-    raise TargetError(
-        msg, fix=f"set a lower learning rate, for example {recipe.learning_rate / 10:g}"
-    )
+    msg = f"{what} is no longer a finite number after {step} steps at learning rate {recipe.peak_rate:g}"
+    raise TargetError(msg, fix=f"set a lower learning rate, for example {recipe.peak_rate / 10:g}")
+
+
+def _n_scored(example: Encoded) -> int:
+    return int(np.count_nonzero(example.scored[1:]))
 
 
 def _is_out_of_memory(torch: Any, error: RuntimeError) -> bool:
