@@ -88,7 +88,7 @@ class Encoded:
     Attributes:
         ids: all token ids, from the first one that the model reads.
         scored: (len(ids),) which tokens count for the record (loss tokens with left context).
-        shared: how many of the first ids are shared with other records (shots, probes).
+        shared: how many of the first ids are those of records before it (shots, probes).
         truncated: how many tokens were cut off to fit the model.
         left_out: how many tokens that count are not scored: cut off, or without left context.
     """
@@ -102,22 +102,14 @@ class Encoded:
 
 @dataclass(frozen=True)
 class Request:
-    """One question to a model: how likely is each continuation token after this context?
-
-    `shared` says how many of the first context ids other requests have too, so that the engine
-    reads them once; it does not change the answer and is not part of the identity.
-    """
+    """One question to a model: how likely is each continuation token after this context?"""
 
     context: tuple[int, ...]
     continuation: tuple[int, ...]
-    shared: int = field(default=0, compare=False)
 
     def __post_init__(self) -> None:
         if not self.context or not self.continuation:
             msg = "a request needs at least one context token and one continuation token"
-            raise ValueError(msg)
-        if not 0 <= self.shared <= len(self.context):
-            msg = f"got shared={self.shared}, expected 0 to {len(self.context)}"
             raise ValueError(msg)
 
     @property

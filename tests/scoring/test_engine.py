@@ -52,9 +52,8 @@ def some(n: int = 20, *, seed: int = 0, vocabulary: int = 256) -> list[Request]:
     rows = []
     for i in range(n):
         ids = tuple(rng.integers(0, vocabulary, size=rng.integers(2, 30)).tolist())
-        shared = len(PREFIX) if i % 3 == 0 else 0
-        context = (*PREFIX, *ids[:1]) if shared else ids[:1]
-        rows.append(Request(context, ids[1:], shared=shared))
+        context = (*PREFIX, *ids[:1]) if i % 3 == 0 else ids[:1]
+        rows.append(Request(context, ids[1:]))
     return rows
 
 
@@ -120,11 +119,11 @@ def test_nothing_wanted_asks_nothing(store: Store) -> None:
     assert seen == [(0, 0)]
 
 
-def test_tokens_are_counted_without_padding_and_prefixes_once_a_batch(store: Store) -> None:
-    rows = [Request((*PREFIX, 1), (i, i), shared=len(PREFIX)) for i in range(5)]
-    engine = Engine(FakeTarget(), store)
+def test_tokens_are_counted_without_padding_and_prefixes_once(store: Store) -> None:
+    rows = [Request((*PREFIX, 1), (i, i)) for i in range(5)]
+    engine = Engine(FakeTarget(), store, batch_tokens=9)
     engine.ensure([*rows, Request((1,), (2,))])
-    assert engine.n_tokens == len(PREFIX) + 5 * 3 + 2
+    assert engine.n_tokens == len(PREFIX) + 5 * 3 + 2  # two batches after the prefix
 
 
 @pytest.mark.parametrize("dies_at", [0, 1, 3])
@@ -147,7 +146,7 @@ def test_a_stopped_run_goes_on_with_the_batches_it_would_have_had(
 
 
 def test_the_last_row_of_a_prefix_still_comes_after_it_in_a_resumed_run(tmp_path: Path) -> None:
-    rows = [Request((*PREFIX, 1), (i,) * 9, shared=len(PREFIX)) for i in range(4)]
+    rows = [Request((*PREFIX, 1), (i,) * 9) for i in range(4)]
     rows += [Request((1,), (i,) * 9) for i in range(4)]
     stopped, resumed = Flaky(FakeTarget(), dies_at=1), Flaky(FakeTarget())
     with Store(tmp_path / "a") as store, pytest.raises(KeyboardInterrupt):
@@ -217,7 +216,7 @@ def test_a_single_request_that_does_not_fit_is_an_error(store: Store) -> None:
 
 
 def test_what_fitted_before_is_kept(store: Store) -> None:
-    fits = [Request((*PREFIX, 1), (i,), shared=len(PREFIX)) for i in range(2)]
+    fits = [Request((*PREFIX, 1), (i,)) for i in range(2)]
     target = Flaky(FakeTarget(), fits=90)
     with pytest.raises(OutOfMemoryError):
         Engine(target, store).ensure([*fits, Request((1,), (2,) * 99)])

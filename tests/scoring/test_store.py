@@ -110,10 +110,6 @@ def test_the_key_tells_apart_what_gives_other_answers() -> None:
     assert {len(one) for one in keys} == {16}
 
 
-def test_the_key_does_not_depend_on_what_is_shared() -> None:
-    assert key_of("a", Request((1, 2), (3,), shared=2)) == key_of("a", Request((1, 2), (3,)))
-
-
 def test_answers_of_another_version_are_not_found(monkeypatch: pytest.MonkeyPatch) -> None:
     with Store() as store:
         monkeypatch.setattr(store_module, "ANSWER_VERSION", store_module.ANSWER_VERSION - 1)

@@ -45,8 +45,7 @@ def test_alone_equals_batched_and_prefixed(context: str, text: str) -> None:
     ids = tuple(target.tokenizer.encode(text))
     context = (256, *target.tokenizer.encode(context))
     row = Request(context, ids)
-    shared = Request(context, ids, shared=len(context))
-    batched = target.execute(Batch(context[:-1], (Request((1,), (2, 3)), shared)))[1]
+    batched = target.execute(Batch(context[:-1], (Request((1,), (2, 3)), row)))[1]
     np.testing.assert_array_equal(stats_of_one(target, row).logprob, batched.logprob)
 
 

@@ -80,7 +80,7 @@ def requests(n: int = 7, *, seed: int = 0, prefix: tuple[int, ...] = ()) -> tupl
     for i in range(n):
         ids = tuple(rng.integers(0, 256, size=2 + 4 * i).tolist())
         cut = 1 + i // 2
-        rows.append(Request(prefix + ids[:cut], ids[cut:], shared=len(prefix)))
+        rows.append(Request(prefix + ids[:cut], ids[cut:]))
     return tuple(rows)
 
 
@@ -377,12 +377,12 @@ def test_the_context_of_a_model_with_learned_positions(tmp_path: Path) -> None:
     target = HFTarget(saved(model, tmp_path / "short"), dtype="float64")
     assert target.max_length == 24
     row = Request((1,), tuple(range(23)))
-    shorter = Request((*PREFIX[:16], 1), (1, 2), shared=16)
+    shorter = Request((*PREFIX[:16], 1), (1, 2))
     model = plain_model(tmp_path / "short")
     for rows in ((row,), (row, shorter)):
         answers = target.execute(Batch((), rows))
         assert_close(answers, [slow(model, row) for row in rows], atol=1e-9)
-    long = Request((*PREFIX[:16], 1), tuple(range(7)), shared=16)
+    long = Request((*PREFIX[:16], 1), tuple(range(7)))
     answers = target.execute(Batch(PREFIX[:16], (long, shorter)))
     assert_close(answers, [slow(model, row) for row in (long, shorter)], atol=1e-9)
     (made,) = target.generate([list(range(20))], max_new_tokens=50)
@@ -403,7 +403,7 @@ def test_says_nothing_on_the_terminal(folders: Callable[[str], Path], lora: Path
 from unseen.targets.huggingface import HFTarget
 from unseen.types import Batch, Request
 prefix = tuple(range(20))
-rows = tuple(Request((*prefix, 1), (i, 2), shared=20) for i in range(2))
+rows = tuple(Request((*prefix, 1), (i, 2)) for i in range(2))
 for folder in {str(folders("llama"))!r}, {str(lora)!r}:
     target = HFTarget(folder)
     target.execute(Batch(prefix, rows))

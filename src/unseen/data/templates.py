@@ -106,8 +106,7 @@ class RecordEncoder:
 
         Args:
             record: whose tokens are scored.
-            before: records that stand before it; their tokens are never scored, and they are
-                `shared` with every record that has the same ones before it.
+            before: records that stand before it; their tokens are never scored.
             join: where these stand: as earlier turns, as text at the head of the record's first
                 user turn, or, "plain", before the record without any template, which is then left
                 out of the record as well.
@@ -184,7 +183,7 @@ class RecordEncoder:
     def _whole(
         self, record: Record, before: Sequence[Record], *, plain: bool
     ) -> tuple[list[int], list[bool], int]:
-        """All ids, which of them count, and how many are shared; nothing is cut yet."""
+        """All ids, which of them count, and how many stand before; nothing is cut yet."""
         return (self._plain if plain else self._chat)(record, before)
 
     def _n_begin(self, ids: Sequence[int]) -> int:

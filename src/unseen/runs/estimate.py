@@ -21,6 +21,7 @@ from unseen.runs.collect import Model, Progress, questions
 from unseen.runs.rendered import rendered
 from unseen.runs.results import Part, RenderedPart, Resolution
 from unseen.scoring.engine import Engine
+from unseen.scoring.planner import n_read, n_tokens
 from unseen.scoring.store import Store
 from unseen.signals.base import REFERENCE, TARGET
 from unseen.types import Batch
@@ -31,8 +32,8 @@ if TYPE_CHECKING:
     from unseen.targets.access import LogprobTarget
 
 PROBES = 3
-"""Batches of each kind that are timed, from the longest to the shortest rows. Of a kind are those with
-a shared prefix, and those without: their tokens cost differently."""
+"""Batches of each kind that are timed, from the longest to the shortest rows. Of a kind are those that
+read a shared prefix, those that find it read, and those without: their tokens cost differently."""
 _LONGEST = 20.0
 """Seconds after which no further batch is timed."""
 
@@ -45,7 +46,7 @@ class Timing(Part):
         description="the same at the highest and the lowest speed of a batch: no confidence interval"
     )
     batches: int = Field(description="batches that were timed")
-    tokens: int = Field(description="tokens in them, without shared prefixes")
+    tokens: int = Field(description="tokens in them, shared prefixes once")
 
 
 class Asked(Part):
@@ -145,7 +146,7 @@ def estimate(
                 distinct=len(distinct),
                 cached=len(distinct) - sum(len(batch.requests) for batch in todo),
                 batches=len(todo),
-                tokens=sum(batch.n_tokens for batch in todo),
+                tokens=n_tokens(todo),
                 time=_timing(models[role], todo, notes),
             )
     memory, basis = _memory(models[TARGET])
@@ -178,30 +179,38 @@ def _timing(model: Model, todo: Sequence[Batch], notes: list[str]) -> Timing | N
     """Times a few of the batches; their answers are thrown away."""
     begun = time.perf_counter()
     kinds: list[tuple[int, list[tuple[int, float]]]] = []
-    for prefixed in (True, False):
-        batches = [batch for batch in todo if bool(batch.prefix) == prefixed]
-        if not batches:
-            continue
+    for batches, warm in _kinds(todo):
         # The longest rows come first: with them, memory is known too, and nothing is cold any more.
-        warm = _seconds(model, batches[0])
-        if warm is None:
+        if _seconds(model, batches[0]) is None:
             notes.append(f"{model.target.name}: the largest batch does not fit: it would be halved")
         timed: list[tuple[int, float]] = []
         for place in sorted({(2 * i + 1) * len(batches) // (2 * PROBES) for i in range(PROBES)}):
             if timed and time.perf_counter() - begun > _LONGEST:
                 break
-            if prefixed:  # it is read once for many batches: of these, the first is no measure
-                _seconds(model, batches[place])
-            seconds = _seconds(model, batches[place])
+            batch = batches[place]
+            if warm:  # the batch before has read the prefix
+                _seconds(model, batch)
+            seconds = _seconds(model, batch)
             if seconds is not None:
-                timed.append((_own(batches[place]), seconds))
-        kinds.append((sum(map(_own, batches)), timed))
+                timed.append((_read(batch, warm=warm), seconds))
+        kinds.append((sum(_read(batch, warm=warm) for batch in batches), timed))
     return timing(kinds)
 
 
-def _own(batch: Batch) -> int:
-    """Tokens of a batch without the prefix."""
-    return batch.n_tokens - len(batch.prefix)
+def _kinds(todo: Sequence[Batch]) -> list[tuple[list[Batch], bool]]:
+    """Batches that cost alike, and whether the one before has read their prefix already."""
+    first: list[Batch] = []
+    later: list[Batch] = []
+    plain: list[Batch] = []
+    before: tuple[int, ...] = ()
+    for batch in todo:
+        (plain if not batch.prefix else later if batch.prefix == before else first).append(batch)
+        before = batch.prefix
+    return [(of, of is later) for of in (first, later, plain) if of]
+
+
+def _read(batch: Batch, *, warm: bool) -> int:
+    return n_read(batch, batch.prefix if warm else ())
 
 
 def _seconds(model: Model, batch: Batch) -> float | None:

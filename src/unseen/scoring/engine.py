@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 from unseen.errors import OutOfMemoryError
-from unseen.scoring.planner import distinct, plan
+from unseen.scoring.planner import distinct, n_read, plan
 from unseen.scoring.store import Store, key_of
 from unseen.types import Batch, Request, TokenStats
 
@@ -44,7 +44,7 @@ class Engine:
     Attributes:
         n_scored: requests that the target answered here.
         n_stored: requests that the store had already answered.
-        n_tokens: tokens that the target read here, without padding, shared prefixes once a batch.
+        n_tokens: tokens that the target read here, without padding, each shared prefix once.
         batch_tokens: the budget in force; halved whenever a batch did not fit into memory.
     """
 
@@ -68,6 +68,7 @@ class Engine:
         self.n_stored += done
         if progress is not None:
             progress(done, len(wanted))
+        prefix: tuple[int, ...] = ()
         while todo:
             batch = todo.pop(0)
             try:
@@ -82,7 +83,8 @@ class Engine:
             )
             done += len(batch.requests)
             self.n_scored += len(batch.requests)
-            self.n_tokens += batch.n_tokens
+            self.n_tokens += n_read(batch, prefix)
+            prefix = batch.prefix
             if progress is not None:
                 progress(done, len(wanted))
 

@@ -6,8 +6,9 @@ comes, so that a run that was stopped continues with the batches that it would h
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 
 from unseen.types import Batch, Request
 
@@ -15,10 +16,15 @@ from unseen.types import Batch, Request
 MIN_PREFIX = 16
 # Cached prefixes are copied for every row; this bounds their share of a batch's memory.
 MAX_PREFIX_SHARE = 8
+# What a pass costs however short it is, as a share of the tokens of a full batch.
+_A_PASS = 1 / 32
 
 
 def plan(requests: Iterable[Request], batch_tokens: int) -> list[Batch]:
     """Cuts requests into batches by padded tokens.
+
+    Requests whose contexts begin alike (shots, a system turn, the probes of one record) are put
+    together where reading their common prefix once costs less than reading it in every row.
 
     Args:
         requests: in any order, with repetitions.
@@ -31,27 +37,125 @@ def plan(requests: Iterable[Request], batch_tokens: int) -> list[Batch]:
     if batch_tokens < 1:
         msg = f"got batch_tokens={batch_tokens}, expected at least 1"
         raise ValueError(msg)
-    groups: defaultdict[tuple[int, ...], list[Request]] = defaultdict(list)
-    for request in distinct(requests):
-        # The last context token stays with the row: it predicts the first continuation token.
-        n_shared = min(request.shared, len(request.context) - 1)
-        prefix = request.context[:n_shared] if n_shared >= MIN_PREFIX else ()
-        groups[prefix].append(request)
-    for prefix in [prefix for prefix, rows in groups.items() if prefix and len(rows) == 1]:
-        groups[()] += groups.pop(prefix)
+    rows = sorted(set(requests), key=lambda row: (row.context, row.continuation))
+    groups, loose = _shared_prefixes(rows, batch_tokens)
+    shared = [(rows[of[0]].context[:length], of) for length, of in groups]
     batches: list[Batch] = []
-    for prefix in sorted(groups, key=lambda prefix: (-len(prefix), prefix)):
-        batches += _cut(prefix, groups[prefix], batch_tokens)
+    for prefix, of in [*sorted(shared, key=lambda group: (-len(group[0]), group[0])), ((), loose)]:
+        batches += _cut(prefix, [rows[i] for i in of], batch_tokens)
     return batches
 
 
+_Group = tuple[int, list[int]]
+"""The length of a prefix, and the rows that are read after it."""
+
+
+@dataclass
+class _Stretch:
+    """Neighbouring rows with a common prefix, while their end is looked for.
+
+    Attributes:
+        length: tokens of the prefix.
+        groups: the best groups of rows in it, so far.
+        cost: of reading these, in tokens.
+        loose: rows in none of them.
+    """
+
+    length: int
+    groups: list[_Group] = field(default_factory=list)
+    cost: float = 0.0
+    loose: list[int] = field(default_factory=list)
+
+    def take(self, other: _Stretch) -> None:
+        self.groups += other.groups
+        self.cost += other.cost
+        self.loose += other.loose
+
+
+def _shared_prefixes(rows: Sequence[Request], batch_tokens: int) -> tuple[list[_Group], list[int]]:
+    """Groups of rows that are cheaper to read after their prefix, and the rows in none of them.
+
+    Neighbours in sorted order have the longest common prefixes, and stretches of rows with one are
+    nested. From the inside out, a stretch stays as the stretches within it have left it, or its
+    loose rows are read after its prefix, or all of its rows are, whichever costs least.
+    """
+    a_pass = _A_PASS * batch_tokens
+
+    def alone(of: Sequence[int]) -> float:
+        return sum(rows[i].length for i in of) * (1 + _A_PASS)
+
+    def together(length: int, of: Sequence[int]) -> float:
+        own = sum(rows[i].length - length for i in of)
+        return length + a_pass + own + a_pass * -(-own // batch_tokens)
+
+    def closed(stretch: _Stretch) -> _Stretch:
+        length, loose = stretch.length, stretch.loose
+        if length < MIN_PREFIX:
+            return stretch
+        whole = sorted([*loose, *(i for _, of in stretch.groups for i in of)])
+        ways = [
+            (stretch.cost + alone(loose), stretch),
+            (
+                stretch.cost + together(length, loose),
+                _Stretch(
+                    length,
+                    [*stretch.groups, (length, loose)],
+                    stretch.cost + together(length, loose),
+                ),
+            ),
+            (together(length, whole), _Stretch(length, [(length, whole)], together(length, whole))),
+        ]
+        return min(ways if len(loose) > 1 else [ways[0], ways[2]], key=lambda way: way[0])[1]
+
+    open_ = [_Stretch(0)]
+    for i, length in enumerate(_common(rows)):
+        # The row belongs to the innermost stretch on either side of it.
+        if length > open_[-1].length:
+            open_.append(_Stretch(length, loose=[i]))
+            continue
+        open_[-1].loose.append(i)
+        while open_[-1].length > length:
+            inner = closed(open_.pop())
+            if open_[-1].length < length:
+                open_.append(_Stretch(length))
+            open_[-1].take(inner)
+    return open_[0].groups, sorted(open_[0].loose)
+
+
+def _common(rows: Sequence[Request]) -> Iterator[int]:
+    """How many tokens each row's context shares with the next one's; 0 after the last.
+
+    The last context token stays with the row: it predicts the first continuation token.
+    """
+    for one, other in itertools.pairwise(rows):
+        n = 0
+        for a, b in zip(one.context[:-1], other.context[:-1], strict=False):
+            if a != b:
+                break
+            n += 1
+        yield n
+    if rows:
+        yield 0
+
+
+def n_read(batch: Batch, before: tuple[int, ...]) -> int:
+    """Tokens that a target reads for a batch, after one with the prefix `before`: it keeps that."""
+    return batch.n_tokens - (len(batch.prefix) if batch.prefix == before else 0)
+
+
+def n_tokens(batches: Iterable[Batch]) -> int:
+    """Tokens that a target reads for batches in this order, without padding."""
+    total = 0
+    prefix: tuple[int, ...] = ()
+    for batch in batches:
+        total += n_read(batch, prefix)
+        prefix = batch.prefix
+    return total
+
+
 def distinct(requests: Iterable[Request]) -> list[Request]:
-    """Each request once; of equal ones, that which shares most of its context with others."""
-    kept: dict[Request, Request] = {}
-    for request in requests:
-        if request.shared > kept.setdefault(request, request).shared:
-            kept[request] = request
-    return list(kept.values())
+    """Each request once, in the order of its first appearance."""
+    return list(dict.fromkeys(requests))
 
 
 def _cut(prefix: tuple[int, ...], requests: list[Request], batch_tokens: int) -> list[Batch]:

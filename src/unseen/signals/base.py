@@ -235,9 +235,7 @@ def one_request(encoded: Encoded) -> Ask:
         reason = "no token to score"
         raise UnscorableError(reason)
     first, last = int(places[0]), int(places[-1])
-    request = Request(
-        encoded.ids[:first], encoded.ids[first : last + 1], shared=min(encoded.shared, first)
-    )
+    request = Request(encoded.ids[:first], encoded.ids[first : last + 1])
     return Ask((request,), (encoded.scored[first : last + 1],))
 
 
