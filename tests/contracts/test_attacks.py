@@ -33,7 +33,7 @@ from unseen.targets.access import Access
 from unseen.targets.fake import FakeTarget
 from unseen.types import BoolArray, FloatArray, Record, Scores, TokenStats, Turn
 
-SPECS = attacks.default()
+SPECS = attacks.everything()
 BLIND = [spec for spec in SPECS if is_blind(attacks.create(spec))]
 FUSING = [spec for spec in SPECS if is_fusing(attacks.create(spec))]
 ASKING = [spec for spec in SPECS if spec not in (*BLIND, *FUSING)]

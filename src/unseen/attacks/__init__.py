@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, cast
 
-from unseen.attacks.base import Attack, is_blind
+from unseen.attacks.base import Attack, is_blind, is_on_request
 from unseen.errors import ConfigError, UnknownNameError
 
 _SPEC = re.compile(r"(?P<name>[\w\-./]+)(?:\[(?P<params>.*)\])?$", re.DOTALL)
@@ -132,7 +132,12 @@ def label(attack: Attack) -> str:
 
 
 def default() -> list[str]:
-    """Specs of the attacks of an ordinary audit: every attack, and the variants that it asks for."""
+    """Specs of the attacks of an ordinary audit: all but those that have to be named."""
+    return [spec for spec in everything() if not is_on_request(create(spec))]
+
+
+def everything() -> list[str]:
+    """Specs of every attack, and of the variants that it asks for."""
     return [spec for name in names() for spec in (name, *getattr(find(name), "variants", ()))]
 
 

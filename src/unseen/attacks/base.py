@@ -16,7 +16,8 @@ a record that it judges. It inherits nothing: any class of this shape will do.
 
 An attack that learns from known records also says `fitted: ClassVar[bool] = True`; it is then
 cross-fitted, so that it never learns from a record that it judges. One that needs no model at all
-(a blind baseline) says `blind: ClassVar[bool] = True`.
+(a blind baseline) says `blind: ClassVar[bool] = True`; one that asks so much that it is run only
+where it is named says `on_request: ClassVar[bool] = True`.
 """
 
 from __future__ import annotations
@@ -209,6 +210,11 @@ def is_fusing(attack: Attack) -> bool:
 def needs_reference(attack: Attack) -> bool:
     """Whether the attack compares the target with a reference model."""
     return any(signal.of == REFERENCE for signal in attack.signals())
+
+
+def is_on_request(attack: Attack) -> bool:
+    """Whether the attack is run only where it is named, or all are asked for."""
+    return bool(getattr(attack, "on_request", False))
 
 
 def is_blind(attack: Attack) -> bool:
