@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from unseen.errors import OutOfMemoryError, TargetError, UsageError, need
+from unseen.errors import ConfigError, OutOfMemoryError, UsageError, need
 from unseen.training.adapters import adapt
-from unseen.training.loss import batch_loss
+from unseen.training.loss import batch_loss, not_finite
+from unseen.training.private import PrivateSteps, draws
 from unseen.training.recipe import Recipe
 from unseen.training.saving import save
 
@@ -41,7 +42,8 @@ def finetune(
 ) -> Any:
     """Trains a causal language model of transformers on the scored tokens of the examples.
 
-    Two runs with equal arguments on the same machine with as many threads give the same weights,
+    With `recipe.privacy` the steps are private: `private.budget` says what they spend. Otherwise two
+    runs with equal arguments on the same machine with as many threads give the same weights,
     however often one of them was killed and continued from its checkpoints. No global random state
     is touched.
 
@@ -70,16 +72,26 @@ def finetune(
     torch = need("torch", "hf")
     places = _learnable(model, examples)
     learned = [examples[place] for place in places]
-    epochs = _epochs(
-        [len(example.ids) for example in learned],
-        recipe,
-        None if partitions is None else [partitions[place] for place in places],
-    )
+    if recipe.privacy is not None:
+        if partitions is not None:
+            msg = "private steps draw from all records, so none of them can come first"
+            raise ConfigError(msg, fix="leave out partitions, or privacy")
+        epochs = draws(recipe, len(learned))
+    else:
+        epochs = _epochs(
+            [len(example.ids) for example in learned],
+            recipe,
+            None if partitions is None else [partitions[place] for place in places],
+        )
     with _own_randomness(torch, recipe.seed, model.device):
         model = _prepare(model, recipe)
         named = [(name, w) for name, w in model.named_parameters() if w.requires_grad]
         weights = [weight for _, weight in named]
         optimizer = _optimizer(torch, weights, recipe)
+        private = None
+        if recipe.privacy is not None:
+            private = PrivateSteps(model, optimizer, recipe, len(learned))
+            optimizer = private.optimizer
         losses: list[float] = []
         steps = sum(map(len, epochs))
         if checkpoints is not None:
@@ -98,7 +110,12 @@ def finetune(
                     step = len(losses)
                     for group in optimizer.param_groups:
                         group["lr"] = recipe.rate(step, steps)
-                    loss = _step(torch, model, weights, [learned[i] for i in batch], recipe, step)
+                    read = [learned[i] for i in batch]
+                    if private is None:
+                        loss = _step(torch, model, weights, read, recipe, step)
+                    else:  # a draw without a record has no loss: the one before is told again
+                        drawn = private.gradients(read, step)
+                        loss = drawn if drawn is not None else losses[-1] if losses else math.nan
                     optimizer.step()
                     optimizer.zero_grad(set_to_none=True)
                     losses.append(loss)
@@ -125,6 +142,8 @@ def finetune(
             ) from error
         finally:
             optimizer.zero_grad(set_to_none=True)
+            if private is not None:
+                private.close()
             model.eval()
     return model
 
@@ -243,12 +262,7 @@ def _step(
         longest = recipe.max_grad_norm or math.inf
         if torch.nn.utils.clip_grad_norm_(weights, longest).isfinite():
             return value
-    what = "the loss" if not math.isfinite(value) else "the gradient"
-    if step == 0:
-        msg = f"{what} of the untrained model is not a finite number"
-        raise TargetError(msg, fix="its weights are damaged, or its precision is too low")
-    msg = f"{what} is no longer a finite number after {step} steps at learning rate {recipe.peak_rate:g}"
-    raise TargetError(msg, fix=f"set a lower learning rate, for example {recipe.peak_rate / 10:g}")
+    raise not_finite("the gradient" if math.isfinite(value) else "the loss", recipe, step)
 
 
 def _n_scored(example: Encoded) -> int:

@@ -14,6 +14,8 @@ Precision = Literal["float32", "bfloat16"]
 Bits = Literal[4, 8]
 Accountant = Literal["prv", "rdp"]
 
+PRIVATE_METHODS: tuple[Method, ...] = ("lora", "qlora", "full")
+
 # Fewer weights take longer steps. From: the appendix of ICP-MIA (full fine-tuning on HealthcareMagic),
 # Hu et al. 2021 (LoRA), Dettmers et al. 2023 (QLoRA), Liu et al. 2022 (IA3), and the guides of peft
 # (prefix and prompt tuning).
@@ -146,6 +148,9 @@ class Recipe:
         if self.accumulate > self.batch_size:
             msg = f"got accumulate={self.accumulate}, but a batch has {self.batch_size} examples"
             raise ConfigError(msg)
+        if self.privacy is not None and self.method not in PRIVATE_METHODS:
+            msg = f"got privacy with the method {self.method}, which has no gradients of single records"
+            raise ConfigError(msg, fix=f"use the method {' or '.join(PRIVATE_METHODS)}")
 
     @property
     def peak_rate(self) -> float:
