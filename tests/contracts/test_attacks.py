@@ -16,13 +16,14 @@ import pytest
 from unseen import attacks
 from unseen.attacks.base import Attack, Known, is_blind, is_fitted, is_fusing
 from unseen.data.templates import Layout, RecordEncoder
-from unseen.runs.collect import Model, collect
+from unseen.runs.collect import Model, Shadow, collect
 from unseen.runs.fused import gathered
 from unseen.scoring.store import Store
 from unseen.signals.base import (
     TARGET,
     LikelihoodSignal,
     Observations,
+    PopulationSignal,
     ScoreSignal,
     Signal,
     TextSignal,
@@ -90,6 +91,7 @@ def made(*, apart: bool, alone: int | None = None) -> World:
     encoder = RecordEncoder(target.tokenizer, Layout(), limit=target.max_length)
     models = {"target": Model(target, encoder), "reference": Model(target.reference, encoder)}
     set_aside: dict[str, Any] = {
+        "shadows": shadows(encoder, texts, 8.0),
         "known_members": tuple(shots[0::2]),
         "known_nonmembers": tuple(shots[1::2]),
         "pool": Pool(shots[1::2]),
@@ -111,6 +113,20 @@ def made(*, apart: bool, alone: int | None = None) -> World:
             member[N_AUDITED : N_AUDITED + N_KNOWN],
         ),
     )
+
+
+def shadows(encoder: RecordEncoder, texts: Sequence[str], strength: float = 2.0) -> list[Shadow]:
+    """Three models, each of which has memorised its own tenth of the texts."""
+
+    def shadow(i: int) -> Shadow:
+        seen = set(texts[i::10])
+        target = FakeTarget(sorted(seen), strength=strength)
+        model = Model(target, encoder)
+        return Shadow(
+            f"shadow{i}", target.fingerprint, {}, lambda: model, lambda r: r.response in seen
+        )
+
+    return [shadow(i) for i in (1, 2, 3)]
 
 
 def with_scores(seen: Observations) -> Observations:
@@ -188,8 +204,8 @@ def test_its_signals_say_what_is_measured(spec: str) -> None:
     assert signals == attack.signals(), "equal signals are measured once"
     assert len({key(signal) for signal in signals}) == len(set(signals)) == len(signals)
     for signal in signals:
-        kinds = [isinstance(signal, kind) for kind in (TextSignal, LikelihoodSignal, ScoreSignal)]
-        assert sum(kinds) == 1
+        kinds = (TextSignal, LikelihoodSignal, ScoreSignal, PopulationSignal)
+        assert sum(isinstance(signal, kind) for kind in kinds) == 1
     if is_fusing(attack):
         assert is_fitted(attack)
         assert all(isinstance(signal, ScoreSignal) for signal in signals)
@@ -387,8 +403,12 @@ def test_it_compares_what_two_models_say_of_the_same_text_only(spec: str) -> Non
     }
     texts = {"short": "Now Ba Ke.", "longer": "Now Ba Ke lo Mi nu ra So ti Vu"}
     records = [Record(id_, (Turn("text", text),)) for id_, text in texts.items()]
+    others: dict[str, Any] = {
+        "known_nonmembers": tuple(Record(f"z{n}", (Turn("text", f"Lo {n}"),)) for n in range(3)),
+        "shadows": shadows(models["reference"].encoder, list("abcdefg")),
+    }
     with Store() as store:
-        seen, _ = collect(attack.signals(), records, models, store=store)
+        seen, _ = collect(attack.signals(), records, models, store=store, **others)
     scores = attack.score(seen)
     assert scores.ids == ("short",)
     assert scores.unscored == {"longer": "the two models read different parts of this record"}

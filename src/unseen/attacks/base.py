@@ -22,14 +22,14 @@ where it is named says `on_request: ClassVar[bool] = True`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 
 from unseen.errors import UnscorableError
-from unseen.signals.base import REFERENCE, Observations, ScoreSignal, Signal
+from unseen.signals.base import REFERENCE, SHADOW, Observations, ScoreSignal, Signal
 from unseen.signals.text import CommonText
 from unseen.targets.access import Access
 from unseen.types import BoolArray, FloatArray, Scores, TokenStats
@@ -181,6 +181,28 @@ def check_share(name: str, share: float) -> None:
         raise ValueError(msg)
 
 
+def check_choice(name: str, value: object, choices: Sequence[str]) -> None:
+    """Refuses a hyperparameter that is none of the choices.
+
+    Raises:
+        ValueError: with the choices.
+    """
+    if value not in choices:
+        msg = f"got {name}={value!r}, expected one of {', '.join(choices)}"
+        raise ValueError(msg)
+
+
+def check_finite(*values: FloatArray | float) -> None:
+    """Refuses what no comparison can be made with.
+
+    Raises:
+        UnscorableError: where a value is infinite or undefined.
+    """
+    if not all(np.isfinite(value).all() for value in values):
+        reason = "a text has no finite likelihood"
+        raise UnscorableError(reason)
+
+
 def mean_of_lowest(values: FloatArray, k: float) -> float:
     """Mean of the max(1, floor(k * n)) lowest of n values, shape (n,).
 
@@ -215,6 +237,11 @@ def needs_reference(attack: Attack) -> bool:
 def is_on_request(attack: Attack) -> bool:
     """Whether the attack is run only where it is named, or all are asked for."""
     return bool(getattr(attack, "on_request", False))
+
+
+def needs_shadows(attack: Attack) -> bool:
+    """Whether the attack compares the target with shadow models."""
+    return any(signal.of == SHADOW for signal in attack.signals())
 
 
 def is_blind(attack: Attack) -> bool:

@@ -84,8 +84,9 @@ def _needs(fact: dict[str, object]) -> str:
     if fact["blind"]:
         return "nothing"
     roles = fact["roles"]
-    more = " + reference" if isinstance(roles, list) and "reference" in roles else ""
-    return f"{fact['needs']}{more}"
+    others = [role for role in roles if role != "target"] if isinstance(roles, list) else []
+    more = [{"shadow": "shadows"}.get(role, role) for role in others]
+    return " + ".join([str(fact["needs"]), *more])
 
 
 def _explain(fact: dict[str, object]) -> None:

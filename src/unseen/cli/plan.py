@@ -60,6 +60,8 @@ def lines(forecast: Forecast) -> list[tuple[str, str]]:
     ]
     if forecast.reference is not None:
         made.append(("reference", forecast.reference.get("model", "")))
+    if forecast.shadows:
+        made.append(("shadows", ", ".join(one["model"] for one in forecast.shadows)))
     more = [
         f"{sum(forecast.set_aside)} set aside as known" if sum(forecast.set_aside) else "",
         f"{forecast.dropped} dropped, on both sides" if forecast.dropped else "",

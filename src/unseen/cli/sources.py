@@ -27,6 +27,7 @@ _FLAG, _VARIABLE = "cli", "env"
 _EXAMPLES = {
     "fpr": "0.01,0.1",
     "attacks": "loss,zlib",
+    "shadow": "shadow1,shadow2",
     "gate": "auc=0.6,advantage=0.1",
     "max": "auc=0.6,advantage=0.1",
     "column": "prompt=question,completion=reply",

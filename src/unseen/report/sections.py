@@ -370,6 +370,9 @@ def _provenance(results: Results, about: Mapping[str, Any]) -> tuple[Block, ...]
     ]
     pairs += [("target", _described(results.target)), ("reference", _described(results.reference))]
     pairs += [
+        (f"shadow {number}", _described(about)) for number, about in enumerate(results.shadows, 1)
+    ]
+    pairs += [
         (f"fingerprint, {role}", str(digest))
         for role, digest in sorted((about.get("fingerprints") or {}).items(), reverse=True)
     ]

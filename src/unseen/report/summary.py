@@ -31,6 +31,8 @@ def facts(results: Results) -> list[tuple[str, str]]:
         lines.append(("target", f"{about.get('provider', '')} · " + ", ".join(filter(None, parts))))
     if results.reference:
         lines.append(("reference", results.reference.get("model", "")))
+    if results.shadows:
+        lines.append(("shadows", ", ".join(one.get("model", "") for one in results.shadows)))
     data = results.data
     if data is not None:
         lines.append(

@@ -9,16 +9,17 @@ from __future__ import annotations
 import os
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from unseen import __version__
+from unseen.attacks.base import needs_shadows
 from unseen.data.records import Records
 from unseen.data.templates import RecordEncoder, check_layout
 from unseen.errors import ConfigError
-from unseen.runs.collect import Cost, Model, Progress, collect
+from unseen.runs.collect import Cost, Model, Progress, Shadow, collect
 from unseen.runs.folder import LOCK, RunFolder, find_unfinished, point_latest, slug
 from unseen.runs.judge import Judge, Subjects
 from unseen.runs.models import measure_lengths, open_models
@@ -27,10 +28,13 @@ from unseen.runs.preflight import checked_first
 from unseen.runs.prepared import Prepared, data_facts, prepare, read
 from unseen.runs.provenance import now, versions
 from unseen.runs.results import Check, Results, RunFacts, ThreatModel
+from unseen.runs.shadows import find_shadows
+from unseen.runs.shadows import notes as shadow_notes
 from unseen.runs.validity import concluded
 from unseen.scoring.store import Store
 from unseen.signals.base import (
     REFERENCE,
+    SHADOW,
     TARGET,
     Observations,
 )
@@ -102,7 +106,9 @@ def audit(
     with folder.locked():
         about = _begin(folder, start)
         say(f"run folder {folder.path}")
-        preflight = checked_first(config, start.models, start.prepared.judged, folder, about, say)
+        preflight = checked_first(
+            config, start.models, start.prepared.judged, folder, about, say, shadows=start.shadows
+        )
         with Store(answers_file(config) if config.cache else None) as store:
             measured = _measure(start, store, progress)
         results = _finish(folder, start, about, preflight, measured, started)
@@ -122,6 +128,7 @@ class Ready:
         models: role -> model, loaded.
         plan: attacks and control.
         identity: a hash of everything that the results depend on.
+        shadows: shadow models, not loaded.
     """
 
     config: FinetuneAudit
@@ -129,6 +136,7 @@ class Ready:
     models: dict[str, Model]
     plan: Plan
     identity: str
+    shadows: tuple[Shadow, ...] = ()
 
 
 def ready(
@@ -147,7 +155,12 @@ def ready(
         os.environ["HF_HUB_OFFLINE"] = "1"  # before anything reads it, data sets included
     attacks = choose_attacks(config.attacks)
     check_inputs(config, target, records)
-    signals = [signal for attack, _ in attacks.values() for signal in attack.signals()]
+    signals = [
+        signal
+        for attack, _ in attacks.values()
+        if config.shadow or not needs_shadows(attack)
+        for signal in attack.signals()
+    ]
     prepared = prepare(config, records or read(config), signals)
     for sentence in prepared.notes:
         say(sentence)
@@ -158,9 +171,12 @@ def ready(
     plan = plan_attacks(config, attacks, models)
     for name, why in plan.skipped.items():
         say(f"{name} is not run: {why}")
+    shadows = find_shadows(config, models)
+    for sentence in shadow_notes(shadows, prepared.judged.records):
+        say(sentence)
     pool = None if prepared.pool_facts is None else prepared.pool_facts.sha256
-    identity = plan_id(config, prepared.judged, prepared.known, models, plan, pool)
-    return Ready(config, prepared, models, plan, identity)
+    identity = plan_id(config, prepared.judged, prepared.known, models, plan, pool, shadows)
+    return Ready(config, prepared, models, plan, identity, shadows)
 
 
 # --- the run folder ---------------------------------------------------------------------------
@@ -206,8 +222,10 @@ def _begin(folder: RunFolder, start: Ready) -> dict[str, Any]:
         **about,
         "config": start.config.model_dump(mode="json"),
         "data": start.prepared.judged.describe(),
-        "models": {role: model.target.describe() for role, model in start.models.items()},
-        "fingerprints": {role: model.target.fingerprint for role, model in start.models.items()},
+        "models": {role: model.target.describe() for role, model in start.models.items()}
+        | {name: dict(shadow.facts) for name, shadow in numbered(start.shadows)},
+        "fingerprints": {role: model.target.fingerprint for role, model in start.models.items()}
+        | {name: shadow.fingerprint for name, shadow in numbered(start.shadows)},
         "provenance": versions(),
     }
     folder.unsealed()
@@ -220,6 +238,11 @@ def _begin(folder: RunFolder, start: Ready) -> dict[str, Any]:
     )
     point_latest(folder.path)
     return about
+
+
+def numbered(shadows: Sequence[Shadow]) -> list[tuple[str, Shadow]]:
+    """Shadows by the names that run.json has for them."""
+    return [(f"{SHADOW} {number}", shadow) for number, shadow in enumerate(shadows, start=1)]
 
 
 def _yaml(config: FinetuneAudit) -> str:
@@ -243,6 +266,7 @@ def _measure(start: Ready, store: Store, progress: Progress | None) -> tuple[Obs
         start.prepared.judged.records,
         start.models,
         store=store,
+        shadows=start.shadows,
         known_members=start.prepared.known.members,
         known_nonmembers=start.prepared.known.nonmembers,
         pool=start.prepared.pool,
@@ -279,9 +303,10 @@ def _finish(
         ),
         target=target.target.describe(),
         reference=None if reference is None else reference.target.describe(),
+        shadows=tuple(dict(shadow.facts) for shadow in start.shadows),
         access=target.target.access.name.lower(),
         data=data,
-        threat_model=threat_model(config, target),
+        threat_model=threat_model(config, target, shadows=len(start.shadows)),
         control_note=plan.control_note,
         skipped=plan.skipped,
         requests=cost.requests,
@@ -301,10 +326,14 @@ def _finish(
     return results
 
 
-def threat_model(config: FinetuneAudit, model: Model) -> ThreatModel:
+def threat_model(config: FinetuneAudit, model: Model, shadows: int = 0) -> ThreatModel:
     """Who attacks, with what: what these numbers are about."""
-    knows = ("the record, word by word", "other records of the same source, known to be members or "
-             "not")  # fmt: skip
+    knows: tuple[str, ...] = (
+        "the record, word by word",
+        "other records of the same source, known to be members or not",
+    )
+    if shadows:
+        knows += (f"how the model was trained: {shadows} shadow models, trained alike",)
     return ThreatModel(
         access=model.target.access.name.lower(),
         knows=knows,

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import gc
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,6 +13,7 @@ from unseen.errors import AccessError, UnscorableError
 from unseen.scoring.engine import Engine
 from unseen.scoring.store import Store
 from unseen.signals.base import (
+    SHADOW,
     TARGET,
     Ask,
     Encoder,
@@ -17,6 +21,9 @@ from unseen.signals.base import (
     LikelihoodSignal,
     Materials,
     Observations,
+    OfShadow,
+    PopulationSignal,
+    ShadowSignal,
     Signal,
     TextSignal,
 )
@@ -37,6 +44,36 @@ class Model:
     encoder: Encoder
 
 
+@dataclass(frozen=True)
+class Shadow:
+    """A shadow model, loaded when its turn comes and freed after it.
+
+    Attributes:
+        name: what the user calls it.
+        fingerprint: of its weights.
+        facts: what a run says of it.
+        load: loads it.
+        inside: whether a record is known to be in its training data.
+    """
+
+    name: str
+    fingerprint: str
+    facts: Mapping[str, str]
+    load: Callable[[], Model]
+    inside: Callable[[Record], bool]
+
+    @contextmanager
+    def opened(self) -> Iterator[Model]:
+        """The model; its memory is given back afterwards."""
+        try:
+            yield self.load()
+        finally:
+            gc.collect()
+            torch: Any = sys.modules.get("torch")  # where it is not loaded, no model of it is
+            if torch is not None and torch.cuda.is_available():
+                torch.cuda.empty_cache()
+
+
 @dataclass
 class Cost:
     """What measuring took, by role."""
@@ -45,6 +82,15 @@ class Cost:
     scored: dict[str, int] = field(default_factory=dict)
     tokens: dict[str, int] = field(default_factory=dict)
 
+    def add(self, role: str, engine: Engine) -> None:
+        """What one model was asked."""
+        for count, n in (
+            (self.requests, engine.n_scored + engine.n_stored),
+            (self.scored, engine.n_scored),
+            (self.tokens, engine.n_tokens),
+        ):
+            count[role] = count.get(role, 0) + n
+
 
 def collect(
     signals: Iterable[Signal],
@@ -52,6 +98,7 @@ def collect(
     models: dict[str, Model],
     *,
     store: Store,
+    shadows: Sequence[Shadow] = (),
     known_members: tuple[Record, ...] = (),
     known_nonmembers: tuple[Record, ...] = (),
     pool: Pool | None = None,
@@ -66,8 +113,9 @@ def collect(
         records: whom to measure.
         models: role -> model.
         store: where answers are kept and found again.
+        shadows: shadow models, asked one after another; none is loaded for signals of other roles.
         known_members: records that are not judged, for prefixes.
-        known_nonmembers: the same of the other side.
+        known_nonmembers: the same of the other side; the population too.
         pool: demonstrations of others.
         batch_tokens: padded tokens a batch; None leaves it to the target.
         progress: told how far it is.
@@ -79,28 +127,36 @@ def collect(
         AccessError: where a signal asks a role that there is no model for, or a model that gives
             no log-probabilities. Nothing has been asked yet then.
     """
-    wanted = _wanted(signals, models)
-    values: dict[Signal, dict[str, Any]] = {signal: {} for signal in wanted}
-    missing: dict[Signal, dict[str, str]] = {signal: {} for signal in wanted}
-    cost = Cost()
+    wanted = _wanted(signals, models, shadows)
     shown = _Shown(known_members, known_nonmembers, pool)
+    cost = Cost()
+    seen = _Seen()
     for role, model in models.items():
-        of_role, materials = _of_role(role, wanted, models, shown)
+        materials = _materials(model, models, shown)
+        jobs = _jobs(role, wanted, records, shown)
         engine = Engine(model.target, store, batch_tokens=batch_tokens)
         tell = _telling(progress, role)
-        for signal, id_, value in (
-            *_read_texts(of_role, records, materials),
-            *_ask_model(of_role, records, materials, engine, tell),
-        ):
-            if isinstance(value, UnscorableError):
-                missing[signal][id_] = value.problem
-            else:
-                values[signal][id_] = value
-        cost.requests[role] = engine.n_scored + engine.n_stored
-        cost.scored[role] = engine.n_scored
-        cost.tokens[role] = engine.n_tokens
+        seen.add(_read_texts(jobs, materials))
+        seen.add(_ask_model(jobs, materials, engine, tell))
+        cost.add(role, engine)
+    jobs = _jobs(SHADOW, wanted, records, shown)
+    said: list[_Seen] = []
+    for number, shadow in enumerate(shadows if jobs else (), start=1):
+        with shadow.opened() as model:
+            _check_access(jobs[0].signals[0], model)
+            materials = _materials(model, models, shown)
+            engine = Engine(model.target, store, batch_tokens=batch_tokens)
+            tell = _telling(progress, f"{SHADOW} {number} of {len(shadows)}")
+            said.append(_Seen())
+            said[-1].add(_ask_model(jobs, materials, engine, tell))
+            cost.add(SHADOW, engine)
+            del model, materials, engine
+    seen.add(_combined(jobs, shadows, said))
+    for signal in wanted:
+        if isinstance(signal, PopulationSignal):
+            seen.add(_gathered(signal, records, shown, seen))
     ids = tuple(record.id for record in records)
-    return Observations(ids, values, missing), cost
+    return seen.observations(wanted, ids), cost
 
 
 def questions(
@@ -108,6 +164,7 @@ def questions(
     records: Sequence[Record],
     models: dict[str, Model],
     *,
+    shadow: Model | None = None,
     known_members: tuple[Record, ...] = (),
     known_nonmembers: tuple[Record, ...] = (),
     pool: Pool | None = None,
@@ -117,43 +174,130 @@ def questions(
 
     Questions that follow from answers are foreseen: others, but as many and about as long.
 
-    Raises:
-        AccessError: as `collect` does.
+    Args:
+        signals: as of `collect`.
+        records: as of `collect`.
+        models: role -> model.
+        shadow: a shadow model; the questions are those that it alone would be asked.
+        known_members: as of `collect`.
+        known_nonmembers: as of `collect`.
+        pool: as of `collect`.
+        progress: told how far it is.
     """
-    wanted = _wanted(signals, models)
+    wanted = _with_comparisons(signals, models)
     shown = _Shown(known_members, known_nonmembers, pool)
-    by_id = {record.id: record for record in records}
     asked: dict[str, list[Request]] = {}
-    for role in models:
-        of_role, materials = _of_role(role, wanted, models, shown)
-        asks = _asks(of_role, records, materials, _telling(progress, role))
+    for role, model in (models if shadow is None else {SHADOW: shadow}).items():
+        materials = _materials(model, models, shown)
+        asks = _asks(_jobs(role, wanted, records, shown), materials, _telling(progress, role))
         asked[role] = [
             request
-            for signal, id_, ask in asks
+            for signal, record, ask in asks
             if not isinstance(ask, UnscorableError)
-            for request in (*ask.requests, *_foreseen(signal, by_id[id_], materials))
+            for request in (*ask.requests, *_foreseen(signal, record, materials))
         ]
     return asked
 
 
 @dataclass(frozen=True)
 class _Shown:
-    """Records of others that signals may show to a model."""
+    """Records of others that signals may show to a model, or compare with."""
 
     known_members: tuple[Record, ...]
     known_nonmembers: tuple[Record, ...]
     pool: Pool | None
 
 
-def _of_role(
-    role: str, wanted: Sequence[Signal], models: dict[str, Model], shown: _Shown
-) -> tuple[list[Signal], Materials]:
-    """The signals that are measured of one model, and what they may use."""
+@dataclass(frozen=True)
+class _Job:
+    """Signals of one role, and the records that they are measured of."""
+
+    signals: tuple[Signal, ...]
+    records: Sequence[Record]
+
+
+@dataclass
+class _Seen:
+    """Signal -> record id -> value, and why some are missing; of judged records and others."""
+
+    values: dict[Signal, dict[str, Any]] = field(default_factory=dict)
+    missing: dict[Signal, dict[str, str]] = field(default_factory=dict)
+
+    def add(self, found: Iterable[tuple[Signal, str, Any]]) -> None:
+        for signal, id_, value in found:
+            if isinstance(value, UnscorableError):
+                self.missing.setdefault(signal, {})[id_] = value.problem
+            else:
+                self.values.setdefault(signal, {})[id_] = value
+
+    def observations(self, signals: Sequence[Signal], ids: tuple[str, ...]) -> Observations:
+        judged = set(ids)
+
+        def of_judged(by_id: Mapping[str, Any]) -> dict[str, Any]:
+            return {id_: value for id_, value in by_id.items() if id_ in judged}
+
+        return Observations(
+            ids,
+            {signal: of_judged(self.values.get(signal, {})) for signal in signals},
+            {signal: of_judged(self.missing.get(signal, {})) for signal in signals},
+        )
+
+
+def _materials(model: Model, models: dict[str, Model], shown: _Shown) -> Materials:
     of_target = models[TARGET].encoder if TARGET in models else None
-    materials = Materials(
-        models[role].encoder, shown.known_members, shown.known_nonmembers, of_target, shown.pool
+    return Materials(
+        model.encoder, shown.known_members, shown.known_nonmembers, of_target, shown.pool
     )
-    return [signal for signal in wanted if signal.of == role], materials
+
+
+def _jobs(
+    role: str, wanted: Sequence[Signal], records: Sequence[Record], shown: _Shown
+) -> list[_Job]:
+    """What is measured of one role: of the judged records, and of the population."""
+    own = tuple(s for s in wanted if s.of == role and not isinstance(s, PopulationSignal))
+    jobs = [_Job(own, records)] if own else []
+    population = [s for s in wanted if s.of == role and isinstance(s, PopulationSignal)]
+    if population:
+        most = max(signal.size for signal in population)
+        each = tuple(dict.fromkeys(signal.each for signal in population))
+        jobs.append(_Job(each, shown.known_nonmembers[:most]))
+    return jobs
+
+
+def _combined(
+    jobs: Sequence[_Job], shadows: Sequence[Shadow], said: Sequence[_Seen]
+) -> Iterator[tuple[Signal, str, Any]]:
+    """What all shadows say of each record, as one value."""
+    for job in jobs:
+        for signal in job.signals:
+            if not isinstance(signal, ShadowSignal):
+                msg = f"{type(signal).__name__} cannot be measured of several models"
+                raise TypeError(msg)
+            for record in job.records:
+                parts = {
+                    number: OfShadow(shadow.inside(record), seen.values[signal][record.id])
+                    for number, (shadow, seen) in enumerate(
+                        zip(shadows, said, strict=True), start=1
+                    )
+                    if record.id in seen.values.get(signal, {})
+                }
+                if parts:
+                    yield signal, record.id, signal.combine(parts)
+                else:
+                    yield signal, record.id, UnscorableError(said[0].missing[signal][record.id])
+
+
+def _gathered(
+    signal: PopulationSignal, records: Sequence[Record], shown: _Shown, seen: _Seen
+) -> Iterator[tuple[Signal, str, Any]]:
+    """What was measured of the population, the same for every record."""
+    of_each = seen.values.get(signal.each, {})
+    population = [of_each.get(record.id) for record in shown.known_nonmembers[: signal.size]]
+    try:
+        value = signal.gather(population)
+    except UnscorableError as error:
+        value = error
+    yield from ((signal, record.id, value) for record in records)
 
 
 def _foreseen(
@@ -167,89 +311,107 @@ def _foreseen(
         return ()
 
 
-def _wanted(signals: Iterable[Signal], models: dict[str, Model]) -> list[Signal]:
+def _wanted(
+    signals: Iterable[Signal], models: dict[str, Model], shadows: Sequence[Shadow]
+) -> list[Signal]:
     """Each signal once, and what their comparison needs; all of them can be measured."""
-    wanted = list(dict.fromkeys(signals))
-    _check(wanted, models)
-    return list(dict.fromkeys([*wanted, *_comparisons(wanted, models)]))
+    wanted = _with_comparisons(signals, models)
+    for signal in wanted:
+        if signal.of == SHADOW and shadows:
+            continue  # whether they give log-probabilities is seen when they are loaded
+        model = models.get(signal.of)
+        if model is None:
+            raise AccessError(
+                f"{type(signal).__name__} needs a {signal.of} model, and there is none",
+                fix=f"--{signal.of} MODEL",
+            )
+        _check_access(signal, model)
+    return wanted
 
 
-def _comparisons(signals: Sequence[Signal], models: dict[str, Model]) -> list[Signal]:
-    """What says which answers of other models may be compared with the target's.
+def _with_comparisons(signals: Iterable[Signal], models: dict[str, Model]) -> list[Signal]:
+    """Each signal once, and what says which answers may be compared with the target's.
 
     No attack has to ask for it, so that any run can be scored again by one that compares.
     """
-    if TARGET not in models:
-        return []
-    asked = [signal.of for signal in signals if isinstance(signal, LikelihoodSignal)]
-    return [SameText(of=role) for role in asked if role != TARGET]
+    wanted = list(dict.fromkeys(signals))
+    asked = [signal.of for signal in wanted if isinstance(signal, LikelihoodSignal)]
+    compared = [SameText(of=role) for role in asked if role in models and role != TARGET]
+    return list(dict.fromkeys([*wanted, *(compared if TARGET in models else ())]))
+
+
+def _check_access(signal: Signal, model: Model) -> None:
+    needs_logprobs = isinstance(signal, LikelihoodSignal | PopulationSignal)
+    if needs_logprobs and model.target.access < Access.LOGPROB:
+        raise AccessError(
+            f"{type(signal).__name__} needs {Access.LOGPROB.name}; "
+            f"{model.target.name} gives {model.target.access.name}"
+        )
 
 
 def _ask_model(
-    signals: Sequence[Signal],
-    records: Sequence[Record],
-    materials: Materials,
-    engine: Engine,
-    tell: Progress,
+    jobs: Sequence[_Job], materials: Materials, engine: Engine, tell: Progress
 ) -> Iterator[tuple[Signal, str, Any]]:
     """Signal, record id, and its value or why there is none; everything is asked at once.
 
     What follows from answers is asked at once too, in a second round.
     """
-    asks: list[tuple[LikelihoodSignal, str, Ask]] = []
-    for signal, id_, ask in _asks(signals, records, materials, tell):
+    asks: list[tuple[LikelihoodSignal, Record, Ask]] = []
+    for signal, record, ask in _asks(jobs, materials, tell):
         if isinstance(ask, UnscorableError):
-            yield signal, id_, ask
+            yield signal, record.id, ask
         else:
-            asks.append((signal, id_, ask))
+            asks.append((signal, record, ask))
     requests = [request for _, _, ask in asks for request in ask.requests]
     engine.ensure(requests, progress=lambda done, total: tell("scoring", done, total))
-    by_id = {record.id: record for record in records}
-    whole: list[tuple[LikelihoodSignal, str, Ask]] = []
-    for signal, id_, ask in asks:
+    whole: list[tuple[LikelihoodSignal, Record, Ask]] = []
+    for signal, record, ask in asks:
         if not isinstance(signal, FollowingSignal):
-            whole.append((signal, id_, ask))
+            whole.append((signal, record, ask))
             continue
         answers = ask.read([engine.answer(request) for request in ask.requests])
         try:
-            more = signal.follow(by_id[id_], materials, ask, answers)
+            more = signal.follow(record, materials, ask, answers)
         except UnscorableError as error:
-            yield signal, id_, error
+            yield signal, record.id, error
         else:
-            whole.append((signal, id_, ask.then(more)))
+            whole.append((signal, record, ask.then(more)))
     first = set(requests)
     later = [row for _, _, ask in whole for row in ask.requests if row not in first]
     if later:
         engine.ensure(later, progress=lambda done, total: tell("scoring", done, total))
-    for signal, id_, ask in whole:
+    for signal, record, ask in whole:
         answers = ask.read([engine.answer(request) for request in ask.requests])
         try:
-            yield signal, id_, signal.observe(answers)
+            yield signal, record.id, signal.observe(answers)
         except UnscorableError as error:
-            yield signal, id_, error
+            yield signal, record.id, error
 
 
 def _asks(
-    signals: Sequence[Signal], records: Sequence[Record], materials: Materials, tell: Progress
-) -> Iterator[tuple[LikelihoodSignal, str, Ask | UnscorableError]]:
-    """Signal, record id, and what it asks a model about the record or why it cannot."""
-    asking = [signal for signal in signals if isinstance(signal, LikelihoodSignal)]
-    for i, record in enumerate(records):
-        for signal in asking:
-            try:
-                yield signal, record.id, signal.ask(record, materials)
-            except UnscorableError as error:
-                yield signal, record.id, error
-        tell("preparing", i + 1, len(records))
+    jobs: Sequence[_Job], materials: Materials, tell: Progress
+) -> Iterator[tuple[LikelihoodSignal, Record, Ask | UnscorableError]]:
+    """Signal, record, and what it asks a model about the record or why it cannot."""
+    done, total = 0, sum(len(job.records) for job in jobs)
+    for job in jobs:
+        asking = [signal for signal in job.signals if isinstance(signal, LikelihoodSignal)]
+        for record in job.records:
+            for signal in asking:
+                try:
+                    yield signal, record, signal.ask(record, materials)
+                except UnscorableError as error:
+                    yield signal, record, error
+            done += 1
+            tell("preparing", done, total)
 
 
-def _read_texts(
-    signals: Sequence[Signal], records: Sequence[Record], materials: Materials
-) -> Iterator[tuple[Signal, str, Any]]:
-    for signal in signals:
-        if isinstance(signal, TextSignal):
-            for record, value in zip(records, signal.measure(records, materials), strict=True):
-                yield signal, record.id, value
+def _read_texts(jobs: Sequence[_Job], materials: Materials) -> Iterator[tuple[Signal, str, Any]]:
+    for job in jobs:
+        for signal in job.signals:
+            if isinstance(signal, TextSignal):
+                values = signal.measure(job.records, materials)
+                for record, value in zip(job.records, values, strict=True):
+                    yield signal, record.id, value
 
 
 def _telling(progress: Progress | None, role: str) -> Progress:
@@ -258,19 +420,3 @@ def _telling(progress: Progress | None, role: str) -> Progress:
             progress(f"{what} {role}", done, total)
 
     return tell
-
-
-def _check(signals: Sequence[Signal], models: dict[str, Model]) -> None:
-    for signal in signals:
-        model = models.get(signal.of)
-        if model is None:
-            raise AccessError(
-                f"{type(signal).__name__} needs a {signal.of} model, and there is none",
-                fix=f"--{signal.of} MODEL",
-            )
-        needs_logprobs = isinstance(signal, LikelihoodSignal)
-        if needs_logprobs and model.target.access < Access.LOGPROB:
-            raise AccessError(
-                f"{type(signal).__name__} needs {Access.LOGPROB.name}; "
-                f"{model.target.name} gives {model.target.access.name}"
-            )

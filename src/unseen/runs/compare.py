@@ -22,6 +22,7 @@ from unseen.runs.fused import LEARNT, is_learnt
 from unseen.runs.judge import Judge, Subjects
 from unseen.runs.results import SCHEMA_VERSION, AttackResult, Number, Part, Resolution
 from unseen.runs.verify import FinishedRun, finished
+from unseen.signals.base import SHADOW
 from unseen.types import FloatArray, Scores
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ Leakage = Literal["lower leakage", "higher leakage", "cannot be told apart", "no
 _STREAM = 20  # of random numbers; those of judging a run have other numbers
 
 _NO_CHOICE = {
-    "model", "adapter", "base_model", "reference", "members", "nonmembers", "data", "run_dir",
+    "model", "adapter", "base_model", "reference", "shadow", "members", "nonmembers", "data", "run_dir",
     "runs", "cache_dir", "cache", "offline", "batch_tokens", "threads", "reveal", "keep_tokens",
     "seed", "attacks", "gate",
 }  # fmt: skip
@@ -218,7 +219,16 @@ def _what_differs(runs: Sequence[FinishedRun]) -> tuple[tuple[str, ...], tuple[D
     return tuple(same), tuple(differs)
 
 
-_WORTH_SAYING = ("members", "non-members", "model", "reference", "seed", "attacks", "tool")
+_WORTH_SAYING = (
+    "members",
+    "non-members",
+    "model",
+    "reference",
+    "shadows",
+    "seed",
+    "attacks",
+    "tool",
+)
 
 
 def _facts(run: FinishedRun) -> dict[str, str]:
@@ -231,6 +241,10 @@ def _facts(run: FinishedRun) -> dict[str, str]:
         "non-members": _hash(run, "nonmembers")[:12],
         "model": str(prints.get("target", ""))[:12],
         "reference": str(prints.get("reference", "none"))[:12],
+        "shadows": ", ".join(
+            str(print_)[:12] for role, print_ in prints.items() if role.startswith(SHADOW)
+        )
+        or "none",
         **{f"target {name}": value for name, value in results.target.items()},
         **{f"reference {name}": value for name, value in (results.reference or {}).items()},
         "attacks": ", ".join(row.name for row in results.attacks if row.kind == "attack"),

@@ -18,7 +18,7 @@ from unseen.errors import ConfigError, short, suggestion
 
 _HELP = "unseen audit finetune --help lists every option"
 _PLACES = (
-    "model", "adapter", "base_model", "reference", "tokenizer", "members", "nonmembers", "data",
+    "model", "adapter", "base_model", "reference", "tokenizer", "shadow", "members", "nonmembers", "data",
     "reference_pool", "run_dir", "runs", "cache_dir",
 )  # fmt: skip
 _LONGEST_NAME, _LONGEST_PATH = 255, 4000  # bytes that file systems take, characters of a whole path
@@ -152,6 +152,12 @@ class FinetuneAudit(LayoutChoices, RecordForm, StatisticsChoices):
         description="model to compare with and control by: base (of an adapter), none, or a model; "
         "auto is base where there is an adapter",
     )
+    shadow: tuple[str, ...] = Field(
+        (),
+        description="models trained as the target was, on other records, for lira and rmia: MODEL, "
+        "or MODEL=FILE with the file of its training records; without one, no audited record is "
+        "taken to be among them",
+    )
     revision: str | None = Field(None, description="of a hub name")
     tokenizer: str | None = Field(None, description="if it is not beside the model")
     dtype: str = Field("auto", description="auto, float32, bfloat16, float16")
@@ -210,15 +216,17 @@ class FinetuneAudit(LayoutChoices, RecordForm, StatisticsChoices):
     batch_tokens: int | None = Field(None, ge=1, le=10**9, description="padded tokens a batch")
     threads: int | None = Field(None, ge=1, le=4096, description="CPU threads")
 
-    @field_validator("attacks", mode="before")
+    @field_validator("attacks", "shadow", mode="before")
     @classmethod
-    def _text_is_a_list(cls, attacks: Any) -> Any:
-        return tuple(split_list(attacks)) if isinstance(attacks, str) else attacks
+    def _text_is_a_list(cls, value: Any) -> Any:
+        return tuple(split_list(value)) if isinstance(value, str) else value
 
     @field_validator(*_PLACES)
     @classmethod
     def _can_be_a_path(cls, place: Any) -> Any:
-        return checked_path(place)
+        for one in place if isinstance(place, tuple) else (place,):
+            checked_path(one)
+        return place
 
     @field_validator("gate", mode="before")
     @classmethod

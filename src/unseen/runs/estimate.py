@@ -16,15 +16,15 @@ from pydantic import Field
 from unseen.attacks import label
 from unseen.errors import OutOfMemoryError
 from unseen.metrics.roc import resolution
-from unseen.runs.audit import Note, answers_file, ready
+from unseen.runs.audit import Note, Ready, answers_file, ready
 from unseen.runs.collect import Model, Progress, questions
 from unseen.runs.rendered import rendered
 from unseen.runs.results import Part, RenderedPart, Resolution
 from unseen.scoring.engine import Engine
 from unseen.scoring.planner import n_read, n_tokens
 from unseen.scoring.store import Store
-from unseen.signals.base import REFERENCE, TARGET
-from unseen.types import Batch
+from unseen.signals.base import REFERENCE, SHADOW, TARGET
+from unseen.types import Batch, Request
 
 if TYPE_CHECKING:
     from unseen.data.records import Records
@@ -75,6 +75,7 @@ class Forecast(Part):
 
     target: dict[str, str]
     reference: dict[str, str] | None = None
+    shadows: tuple[dict[str, str], ...] = ()
     access: str
     n: tuple[int, int] = Field(description="members and non-members that would be judged")
     set_aside: tuple[int, int] = Field(description="of both sides, known to attacks")
@@ -125,36 +126,27 @@ def estimate(
     """
     start = ready(config, target=target, records=records, say=note or (lambda _: None))
     prepared, models, plan = start.prepared, start.models, start.plan
-    asks = questions(
-        plan.signals,
-        prepared.judged.records,
-        models,
-        known_members=prepared.known.members,
-        known_nonmembers=prepared.known.nonmembers,
-        pool=prepared.pool,
-        progress=progress,
-    )
     file = answers_file(config)
     notes: list[str] = []
     asked: dict[str, Asked] = {}
     with Store(file if config.cache and file.is_file() else None) as store:
-        for role, requests in asks.items():
-            engine = Engine(models[role].target, store, batch_tokens=config.batch_tokens)
-            distinct, todo = engine.remaining(requests)
-            asked[role] = Asked(
-                requests=len(requests),
-                distinct=len(distinct),
-                cached=len(distinct) - sum(len(batch.requests) for batch in todo),
-                batches=len(todo),
-                tokens=n_tokens(todo),
-                time=_timing(models[role], todo, notes),
-            )
+        for role, requests in _questions(start, None, progress).items():
+            asked[role] = _asked(start, models[role], requests, store, notes)
+        of_shadows = []
+        for shadow in start.shadows:
+            with shadow.opened() as model:
+                (requests,) = _questions(start, model, progress).values()
+                of_shadows.append(_asked(start, model, requests, store, notes))
+                del model
+        if of_shadows:
+            asked[SHADOW] = _together(of_shadows)
     memory, basis = _memory(models[TARGET])
     n = (len(prepared.judged.members), len(prepared.judged.nonmembers))
     known = [resolution(n[1], fpr) for fpr in config.fpr]
     return Forecast(
         target=models[TARGET].target.describe(),
         reference=models[REFERENCE].target.describe() if REFERENCE in models else None,
+        shadows=tuple(dict(shadow.facts) for shadow in start.shadows),
         access=models[TARGET].target.access.name.lower(),
         n=n,
         set_aside=(len(prepared.known.members), len(prepared.known.nonmembers)),
@@ -172,6 +164,61 @@ def estimate(
             for one in known
         ),
         notes=tuple(notes),
+    )
+
+
+def _questions(
+    start: Ready, shadow: Model | None, progress: Progress | None
+) -> dict[str, list[Request]]:
+    prepared = start.prepared
+    return questions(
+        start.plan.signals,
+        prepared.judged.records,
+        start.models,
+        shadow=shadow,
+        known_members=prepared.known.members,
+        known_nonmembers=prepared.known.nonmembers,
+        pool=prepared.pool,
+        progress=progress,
+    )
+
+
+def _asked(
+    start: Ready, model: Model, requests: Sequence[Request], store: Store, notes: list[str]
+) -> Asked:
+    """What one model would be asked, and how long that takes."""
+    engine = Engine(model.target, store, batch_tokens=start.config.batch_tokens)
+    distinct, todo = engine.remaining(requests)
+    return Asked(
+        requests=len(requests),
+        distinct=len(distinct),
+        cached=len(distinct) - sum(len(batch.requests) for batch in todo),
+        batches=len(todo),
+        tokens=n_tokens(todo),
+        time=_timing(model, todo, notes),
+    )
+
+
+def _together(asked: Sequence[Asked]) -> Asked:
+    """What several models would be asked one after another."""
+    times = [one.time for one in asked if one.time is not None]
+    return Asked(
+        requests=sum(one.requests for one in asked),
+        distinct=sum(one.distinct for one in asked),
+        cached=sum(one.cached for one in asked),
+        batches=sum(one.batches for one in asked),
+        tokens=sum(one.tokens for one in asked),
+        time=Timing(
+            seconds=round(sum(one.seconds for one in times), 1),
+            bounds=(
+                round(sum(one.bounds[0] for one in times), 1),
+                round(sum(one.bounds[1] for one in times), 1),
+            ),
+            batches=sum(one.batches for one in times),
+            tokens=sum(one.tokens for one in times),
+        )
+        if times
+        else None,
     )
 
 

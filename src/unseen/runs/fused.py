@@ -15,7 +15,14 @@ from statistics import NormalDist
 from typing import TYPE_CHECKING
 
 from unseen.attacks import label
-from unseen.attacks.base import Attack, is_blind, is_fitted, is_fusing, needs_reference
+from unseen.attacks.base import (
+    Attack,
+    is_blind,
+    is_fitted,
+    is_fusing,
+    needs_reference,
+    needs_shadows,
+)
 from unseen.signals.base import Observations, ScoreSignal
 
 if TYPE_CHECKING:
@@ -44,7 +51,7 @@ def sources(fusing: Attack, attacks: Iterable[Attack]) -> tuple[str, ...]:
         for attack in attacks
         if not is_blind(attack)
         and not is_fitted(attack)
-        and (compared or not needs_reference(attack))
+        and (compared or not (needs_reference(attack) or needs_shadows(attack)))
     )
 
 

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from unseen.signals.base import Encoder
     from unseen.types import Record
 
+PLAIN = {"adapter": None, "base_model": None, "revision": None, "tokenizer": None}
+"""What is said of the target, and of no other model."""
+
 _FAKE = "fake/"
 _RUNGS = {
     "text": Access.TEXT,
@@ -78,6 +81,25 @@ def open_models(config: FinetuneAudit, target: LogprobTarget | None = None) -> d
     return {role: Model(model, encoders[_alike(model)]) for role, model in roles.items()}
 
 
+def opened(name: str, config: FinetuneAudit) -> Model:
+    """A model that stands by itself: loaded and read as the target's options say.
+
+    Raises:
+        ModelError: where it cannot be loaded.
+        ConfigError: where the template does not fit.
+    """
+    target = _load(name, config)
+    if config.access != "auto":
+        target = LimitedTarget(target, _RUNGS[config.access])
+    encoder = RecordEncoder(target.tokenizer, layout_of(config), limit=target.max_length)
+    return Model(target, encoder)
+
+
+def is_fake(name: str) -> bool:
+    """Whether the name is of a fake model."""
+    return name.startswith(_FAKE)
+
+
 def open_encoder(config: FinetuneAudit) -> RecordEncoder | None:
     """How records become token ids of `config.model`, without loading its weights.
 
@@ -91,7 +113,7 @@ def open_encoder(config: FinetuneAudit) -> RecordEncoder | None:
     name = config.model or config.tokenizer
     if not name:
         return None
-    if name.startswith(_FAKE):
+    if is_fake(name):
         fake = FakeTarget()
         return RecordEncoder(fake.tokenizer, layout_of(config), limit=fake.max_length)
     from unseen.targets.loading import open_tokenizer
@@ -115,7 +137,7 @@ def _alike(model: LogprobTarget) -> tuple[int, int]:
 
 
 def _load(name: str, config: FinetuneAudit) -> LogprobTarget:
-    if name.startswith(_FAKE):
+    if is_fake(name):
         return _fake(name)
     from unseen.targets.huggingface import HFTarget
 
@@ -155,8 +177,7 @@ def _reference(config: FinetuneAudit, target: LogprobTarget) -> LogprobTarget | 
         if own is None and wanted == "base":
             raise no_base(target.name)
         return own
-    plain = {"adapter": None, "base_model": None, "revision": None, "tokenizer": None}
-    reference = _load(wanted, config.model_copy(update=plain))
+    reference = _load(wanted, config.model_copy(update=PLAIN))
     if reference.fingerprint == target.fingerprint:
         raise ConfigError(
             f"the reference {wanted} has the same weights as the target {target.name}",

@@ -5,37 +5,41 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from unseen import __version__
 from unseen.attacks import blind, create, default, label
-from unseen.attacks.base import Attack, is_blind, is_fusing, needs_reference
+from unseen.attacks.base import Attack, is_blind, is_fusing, needs_reference, needs_shadows
 from unseen.data.templates import RecordEncoder
 from unseen.errors import AccessError, ConfigError
 from unseen.runs.fused import obstacles, repeated, without
 from unseen.signals.base import (
     REFERENCE,
+    SHADOW,
     TARGET,
     LikelihoodSignal,
+    PopulationSignal,
     ScoreSignal,
     Signal,
-    asked_of,
+    as_control,
     key,
     pool_needed,
 )
+from unseen.signals.likelihoods import TextLikelihood
 from unseen.signals.token_stats import TokenStatistics
 
 if TYPE_CHECKING:
     from unseen.data.records import Records
-    from unseen.runs.collect import Model
+    from unseen.runs.collect import Model, Shadow
     from unseen.runs.config import FinetuneAudit
     from unseen.targets.access import Access, LogprobTarget
 
 _NOT_OF_THE_PLAN = {
     "run_dir", "runs", "cache_dir", "cache", "offline", "batch_tokens", "threads", "reveal", "keep_tokens",
     "members", "nonmembers", "data", "reference_pool", "model", "adapter", "base_model", "reference",
-    "gate",
+    "shadow", "gate",
 }  # fmt: skip
 
 _OF_A_MODEL = ("adapter", "base_model", "revision", "tokenizer")
@@ -63,9 +67,7 @@ class Plan:
     def signals(self) -> tuple[Signal, ...]:
         """Everything that has to be measured, once."""
         wanted = [signal for attack in self.attacks for signal in attack.signals()]
-        wanted += [
-            asked_of(signal, REFERENCE) for attack in self.control for signal in attack.signals()
-        ]
+        wanted += [as_control(signal) for attack in self.control for signal in attack.signals()]
         return tuple(dict.fromkeys(s for s in wanted if not isinstance(s, ScoreSignal)))
 
 
@@ -183,6 +185,7 @@ def plan_attacks(
 
     Raises:
         AccessError: where an attack that the user named cannot be run.
+        ConfigError: where shadow models are named that no attack would ask.
     """
     access = models[TARGET].target.access
     run: list[Attack] = []
@@ -193,6 +196,7 @@ def plan_attacks(
             access,
             reference=REFERENCE in models,
             pool=config.reference_pool is not None,
+            shadows=bool(config.shadow),
         )
         if why is None:
             run.append(attack)
@@ -211,11 +215,18 @@ def plan_attacks(
     run = list(without(run, left_out))
     if all(is_blind(attack) for attack in run):
         raise AccessError("no attack is left to run", fix="unseen ls attacks --explain")
+    if config.shadow and not any(map(needs_shadows, run)):
+        raise ConfigError(
+            "--shadow is read by lira and rmia, none of which is among the attacks",
+            fix="leave out --shadow, or add --attacks lira,rmia",
+        )
     control, control_note = _control(config, run, models)
     return Plan(tuple(run), control, skipped, control_note)
 
 
-def obstacle(attack: Attack, access: Access, *, reference: bool, pool: bool) -> str | None:
+def obstacle(
+    attack: Attack, access: Access, *, reference: bool, pool: bool, shadows: bool
+) -> str | None:
     """Why an attack cannot be run, or None where it can.
 
     Args:
@@ -223,6 +234,7 @@ def obstacle(attack: Attack, access: Access, *, reference: bool, pool: bool) -> 
         access: what the target gives.
         reference: whether there is a reference model.
         pool: whether there is a reference pool.
+        shadows: whether there are shadow models.
     """
     if attack.access > access:
         return (
@@ -230,6 +242,8 @@ def obstacle(attack: Attack, access: Access, *, reference: bool, pool: bool) -> 
         )
     if not reference and needs_reference(attack):
         return "it needs a reference model: --reference MODEL"
+    if not shadows and needs_shadows(attack):
+        return "it needs models trained as the target was, on other records: --shadow MODEL"
     if not pool and pool_needed(attack.signals()):
         return "it needs demonstrations of others: --reference-pool FILE"
     return None
@@ -248,13 +262,18 @@ def _control(
         if not (is_blind(attack) or is_fusing(attack) or needs_reference(attack))
     ]
     if config.control == "shared":
-        able = [
-            attack
-            for attack in able
-            if {s for s in attack.signals() if isinstance(s, LikelihoodSignal)}
-            <= {TokenStatistics()}
-        ]
+        able = [attack for attack in able if all(map(_is_shared, attack.signals()))]
     return tuple(able), None if able else "none of these attacks can be run on the reference"
+
+
+def _is_shared(signal: Signal) -> bool:
+    """Whether measuring the signal of the reference too costs nothing, or next to nothing."""
+    if signal.of == SHADOW or isinstance(signal, PopulationSignal):
+        return True
+    return not isinstance(signal, LikelihoodSignal) or signal in (
+        TokenStatistics(),
+        TextLikelihood(),
+    )
 
 
 def plan_id(
@@ -264,9 +283,10 @@ def plan_id(
     models: dict[str, Model],
     plan: Plan,
     pool: str | None = None,
+    shadows: Sequence[Shadow] = (),
 ) -> str:
     """A hash of everything that the results depend on."""
-    about = {
+    about: dict[str, Any] = {
         "version": __version__,
         "config": config.model_dump(mode="json", exclude=_NOT_OF_THE_PLAN),
         "records": _content_hash(judged) + _content_hash(known),
@@ -281,6 +301,12 @@ def plan_id(
     }
     if pool is not None:
         about["reference_pool"] = pool
+    if shadows:
+        everybody = (*judged.records, *known.records)
+        about["shadows"] = [
+            [shadow.fingerprint, [record.id for record in everybody if shadow.inside(record)]]
+            for shadow in shadows
+        ]
     return hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()[:16]
 
 

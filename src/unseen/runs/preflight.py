@@ -17,7 +17,7 @@ from pydantic import ValidationError
 
 from unseen.data.templates import RecordEncoder
 from unseen.errors import OutOfMemoryError, PreflightError, TargetError, UnscorableError
-from unseen.runs.collect import Model
+from unseen.runs.collect import Model, Shadow
 from unseen.runs.rendered import beginning_id, rendered
 from unseen.runs.rendered import in_a_line as shown
 from unseen.runs.results import IN_A_LINE, Check, Status
@@ -97,6 +97,7 @@ def preflight(
     nonmembers: Sequence[Record],
     *,
     seed: int,
+    shadows: Sequence[Shadow] = (),
 ) -> tuple[Check, ...]:
     """Checks what an audit relies on.
 
@@ -105,6 +106,7 @@ def preflight(
         members: judged members; a few are drawn.
         nonmembers: judged non-members; a few are drawn.
         seed: of the draw.
+        shadows: shadow models; each is loaded and freed again.
 
     Returns:
         A check each for `TITLES`, in that order; equal for equal arguments, as far as the model
@@ -114,7 +116,7 @@ def preflight(
         OutOfMemoryError: where not even a short text fits.
     """
     pieces, reasons = _draw(models[TARGET], members, nonmembers, seed)
-    trial = _Trial(models, pieces, reasons, (*members[:1], *nonmembers[:1]))
+    trial = _Trial(models, pieces, reasons, (*members[:1], *nonmembers[:1]), shadows)
     return trial.checks()
 
 
@@ -125,6 +127,8 @@ def checked_first(
     folder: RunFolder,
     about: dict[str, Any],
     say: Callable[[str], None],
+    *,
+    shadows: Sequence[Shadow] = (),
 ) -> tuple[Check, ...]:
     """The checks of a run, made once for its folder, or read where they were made before.
 
@@ -135,6 +139,7 @@ def checked_first(
         folder: the run folder.
         about: its header, run.json, which keeps the checks.
         say: told what the first record looks like to the model, and a line for each check.
+        shadows: shadow models.
 
     Raises:
         PreflightError: where a check fails; the header then says which.
@@ -144,7 +149,9 @@ def checked_first(
         return _switched_off()
     checks = _kept(about)
     if checks is None:
-        checks = preflight(models, judged.members, judged.nonmembers, seed=config.seed)
+        checks = preflight(
+            models, judged.members, judged.nonmembers, seed=config.seed, shadows=shadows
+        )
         about["preflight"] = [check.model_dump(mode="json") for check in checks]
         folder.write_json("run.json", about)
     for check in checks:
@@ -269,6 +276,7 @@ class _Trial:
         pieces: of drawn records.
         reasons: why other records cannot be scored.
         first: the first records of each side.
+        shadows: shadow models.
     """
 
     def __init__(
@@ -277,12 +285,14 @@ class _Trial:
         pieces: list[_Piece],
         reasons: list[str],
         first: Sequence[Record],
+        shadows: Sequence[Shadow] = (),
     ) -> None:
         self._models = models
         self._target = models[TARGET].target
         self._pieces = pieces
         self._reasons = reasons
         self._first = first
+        self._shadows = shadows
         self._alone: list[TokenStats] = []
         self._of_reference: list[tuple[_Piece, TokenStats]] = []
         self._scatter = 0.0
@@ -383,11 +393,42 @@ class _Trial:
                 [piece.request for piece, _ in self._of_reference],
                 "the reference",
             )
+        for shadow in self._shadows:
+            self._real_shadow(shadow)
         mean = float(np.concatenate([answer.logprob for answer in self._alone]).mean())
         return _Found(
             f"{n} tokens of {len(requests)} records, {mean:.3g} nats on average",
             value=_rounded(mean),
         )
+
+    def _real_shadow(self, shadow: Shadow) -> None:
+        """Asks a shadow about what it reads as the target does.
+
+        Raises:
+            _Fault: where its numbers are not real, or just those of the target.
+        """
+        with shadow.opened() as model:
+            pairs = [
+                (piece, answer)
+                for piece, answer in zip(self._pieces, self._alone, strict=True)
+                if _same_ids(model.encoder, piece)
+            ]
+            requests = [piece.request for piece, _ in pairs]
+            answers = _asked(model.target, requests)
+            del model
+        if not answers:
+            return
+        _real(answers, requests, f"the shadow {shadow.name}")
+        gaps = [
+            _gap(own.logprob, answer.logprob)
+            for own, (_, answer) in zip(answers, pairs, strict=True)
+        ]
+        if max(gaps) == 0:
+            raise _Fault(
+                f"the shadow {shadow.name} says exactly what the target says",
+                "--shadow names a model that was trained as the target was, on other records",
+                0.0,
+            )
 
     def _comparable(self) -> list[_Piece]:
         """Members that the reference reads as the same token ids."""

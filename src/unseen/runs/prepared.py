@@ -13,13 +13,13 @@ import numpy as np
 from unseen.data.duplicates import Dropped, drop_overlap, repeated
 from unseen.data.records import Records
 from unseen.data.shift import telling_words
-from unseen.data.split import set_aside
+from unseen.data.split import JUDGED_PER_KNOWN, set_aside
 from unseen.data.templates import RecordEncoder
 from unseen.errors import ConfigError
 from unseen.runs.rendered import rendered
 from unseen.runs.results import DataFacts, ReferencePool, Side
 from unseen.runs.shown import read_pool
-from unseen.signals.base import Encoder, Signal, known_needed
+from unseen.signals.base import Encoder, Signal, known_needed, population_wanted
 from unseen.signals.retrieval import Pool
 
 if TYPE_CHECKING:
@@ -71,6 +71,9 @@ def prepare(config: FinetuneAudit, records: Records, signals: Iterable[Signal] =
             fix="members and non-members must be different records of the same source",
         )
     members, nonmembers = known_needed(signals)
+    room = len(apart.nonmembers) // (1 + JUDGED_PER_KNOWN)
+    if nonmembers <= room:
+        nonmembers = max(nonmembers, min(population_wanted(signals), room))
     split = set_aside(
         apart, members=members, nonmembers=nonmembers, rng=np.random.default_rng([config.seed, 1])
     )

@@ -17,7 +17,7 @@ from unseen.runs.judge import Judge, Scored
 from unseen.runs.results import Results
 from unseen.runs.validity import concluded, of_preflight
 from unseen.runs.verify import FinishedRun, finished
-from unseen.signals.base import REFERENCE, TARGET, Observations, ScoreSignal, Signal, asked_of
+from unseen.signals.base import REFERENCE, TARGET, Observations, ScoreSignal, Signal, as_control
 
 
 def rescore(
@@ -142,7 +142,7 @@ def _signals(run: tuple[Attack, ...]) -> list[Signal]:
 
 
 def _on_reference(attack: Attack) -> list[Signal]:
-    return [asked_of(signal, REFERENCE) for signal in attack.signals()]
+    return [as_control(signal) for signal in attack.signals()]
 
 
 def _config(done: FinishedRun, choices: dict[str, Any]) -> FinetuneAudit:

@@ -273,6 +273,7 @@ class Results(Part):
     run: RunFacts
     target: dict[str, str]
     reference: dict[str, str] | None = None
+    shadows: tuple[dict[str, str], ...] = Field((), description="shadow models, if attacks had any")
     access: str
     data: DataFacts | None = None
     attacks: tuple[AttackResult, ...]

@@ -4,12 +4,16 @@ A signal asks a model about records, or reads their text. It never sees a label 
 record. Its fields say exactly what is measured and are its identity: equal signals are measured
 once, however many attacks want them.
 
-Three shapes:
+Shapes:
 
 * `LikelihoodSignal`: `ask` turns a record into requests, `observe` turns the answers into a value.
   All requests of all signals of a run go to the engine together.
 * `TextSignal`: `measure` reads the text of the records; no model is asked.
 * `ScoreSignal`: `gather` takes what other attacks have said; nothing is measured.
+* `PopulationSignal`: `gather` takes what was measured of records that are set aside.
+
+A likelihood signal of the role "shadow" is measured of every shadow model; `combine` makes one value
+of theirs.
 
 A value is a frozen dataclass whose fields are arrays, numbers or None, so that it can be kept.
 """
@@ -32,6 +36,7 @@ if TYPE_CHECKING:
 
 TARGET = "target"
 REFERENCE = "reference"
+SHADOW = "shadow"
 
 Join = Literal["turn", "user", "plain"]
 JOINS: tuple[Join, ...] = ("turn", "user", "plain")
@@ -116,7 +121,7 @@ class LikelihoodSignal(Protocol):
 
     @property
     def of(self) -> str:
-        """The role of the model asked: "target" or "reference"."""
+        """The role of the model asked: "target", "reference" or "shadow"."""
 
     def ask(self, record: Record, materials: Materials) -> Ask:
         """The requests that this record needs.
@@ -147,6 +152,54 @@ class FollowingSignal(LikelihoodSignal, Protocol):
 
         Raises:
             UnscorableError: with the reason, where there will be none.
+        """
+
+
+@dataclass(frozen=True)
+class OfShadow:
+    """What one shadow model says of a record.
+
+    Attributes:
+        inside: whether the record is in its training data.
+        value: what was observed.
+    """
+
+    inside: bool
+    value: Any
+
+
+@runtime_checkable
+class ShadowSignal(LikelihoodSignal, Protocol):
+    """Can be asked of several models: `combine` makes one value of what they say."""
+
+    def combine(self, parts: Mapping[int, OfShadow]) -> Any:
+        """The value of one record, from the shadows by their number; at least one."""
+
+
+@runtime_checkable
+class PopulationSignal(Protocol):
+    """Is made of what was measured of non-members that are set aside: one value for all records."""
+
+    gives: ClassVar[type]
+    """The class of its values."""
+
+    @property
+    def of(self) -> str:
+        """The role of the model asked."""
+
+    @property
+    def size(self) -> int:
+        """How many non-members, at most."""
+
+    @property
+    def each(self) -> ShadowSignal:
+        """What is measured of each of them."""
+
+    def gather(self, population: Sequence[Any]) -> Any:
+        """The value, from those of the population; None where one could not be measured.
+
+        Raises:
+            UnscorableError: with the reason, where there is none.
         """
 
 
@@ -190,7 +243,7 @@ class ScoreSignal(Protocol):
         """
 
 
-Signal = LikelihoodSignal | TextSignal | ScoreSignal
+Signal = LikelihoodSignal | PopulationSignal | TextSignal | ScoreSignal
 
 
 def key(signal: Signal) -> str:
@@ -205,6 +258,20 @@ def key(signal: Signal) -> str:
 def asked_of(signal: Signal, role: str) -> Signal:
     """The same measurement, of the model in another role."""
     return dataclasses.replace(signal, of=role)  # type: ignore[type-var]
+
+
+def as_control(signal: Signal) -> Signal:
+    """What stands for the measurement where the reference is attacked instead of the target.
+
+    What shadows say does not depend on whom they are compared with.
+    """
+    return asked_of(signal, REFERENCE) if signal.of == TARGET else signal
+
+
+def population_wanted(signals: Iterable[Signal]) -> int:
+    """How many non-members to set aside as a population, where there is room for them."""
+    sizes = (signal.size for signal in signals if isinstance(signal, PopulationSignal))
+    return max(sizes, default=0)
 
 
 def known_needed(signals: Iterable[Signal]) -> tuple[int, int]:
@@ -273,11 +340,12 @@ class Observations:
     def seen_as_target(self, role: str) -> Observations:
         """What an attacker would see whose target is the model in `role`.
 
-        For the control: the same attacks, on the model before fine-tuning.
+        For the control: the same attacks, with the same shadows, on the model before fine-tuning.
         """
 
         def moved(by_signal: Mapping[Signal, Mapping[str, Any]]) -> dict[Signal, Mapping[str, Any]]:
-            return {
+            kept = {signal: values for signal, values in by_signal.items() if signal.of == SHADOW}
+            return kept | {
                 asked_of(signal, TARGET): values
                 for signal, values in by_signal.items()
                 if signal.of == role

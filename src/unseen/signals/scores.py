@@ -33,7 +33,7 @@ class AttackScores:
 
     Attributes:
         of: the role of the model that was attacked.
-        reference: whether attacks that need a reference model count.
+        reference: whether attacks that need a reference model or shadow models count.
     """
 
     gives: ClassVar[type] = Said

@@ -90,13 +90,23 @@ class SameText:
 
     def _of_one(self, record: Record, materials: Materials) -> CommonText | UnscorableError:
         try:
-            text, tokens = _read_by(materials.encoder, record)
-            others, its_tokens = _read_by(materials.of_target or materials.encoder, record)
-            if text == others:
-                return CommonText(len(text.encode()), same_tokens=tokens == its_tokens)
+            return common_text(record, materials)
         except UnscorableError as error:
             return error
-        return UnscorableError("the two models read different parts of this record")
+
+
+def common_text(record: Record, materials: Materials) -> CommonText:
+    """The text of a record that the model asked is scored on, just as the target is.
+
+    Raises:
+        UnscorableError: where they are scored on different texts, or one of them on none.
+    """
+    text, tokens = _read_by(materials.encoder, record)
+    others, its_tokens = _read_by(materials.of_target or materials.encoder, record)
+    if text != others:
+        reason = "the two models read different parts of this record"
+        raise UnscorableError(reason)
+    return CommonText(len(text.encode()), same_tokens=tokens == its_tokens)
 
 
 def _read_by(encoder: Encoder, record: Record) -> tuple[str, list[int]]:
