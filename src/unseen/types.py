@@ -132,6 +132,60 @@ class Batch:
         return len(self.prefix) + own
 
 
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """How text is drawn from a model's next-token distributions.
+
+    Attributes:
+        temperature: 0 takes the most likely token each time, and nothing else has a say.
+        top_k: draw from the k most likely tokens only; 0 draws from all.
+        top_p: of these, from the fewest whose probability reaches this share, above 0 to 1.
+        seed: another seed, other texts.
+    """
+
+    temperature: float = 0.0
+    top_k: int = 0
+    top_p: float = 1.0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.temperature < np.inf:
+            msg = f"got temperature={self.temperature}, expected 0 or more"
+            raise ValueError(msg)
+        if self.top_k < 0:
+            msg = f"got top_k={self.top_k}, expected 0 (all tokens) or more"
+            raise ValueError(msg)
+        if not 0 < self.top_p <= 1:
+            msg = f"got top_p={self.top_p}, expected a share above 0 and at most 1"
+            raise ValueError(msg)
+
+
+GREEDY = Sampling()
+"""The most likely token each time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """One question for text: how does the model go on after these ids?
+
+    Attributes:
+        ids: token ids, at least one.
+        max_new_tokens: the most tokens of the answer.
+        sampling: how it is drawn.
+        number: another number, another draw of the same prompt.
+    """
+
+    ids: tuple[int, ...]
+    max_new_tokens: int
+    sampling: Sampling = GREEDY
+    number: int = 0
+
+    def __post_init__(self) -> None:
+        if not self.ids or self.max_new_tokens < 1:
+            msg = "a prompt needs at least one token, and room for one more"
+            raise ValueError(msg)
+
+
 @dataclass(frozen=True)
 class TokenStats:
     """What the model says about n scored tokens; every array has shape (n,). Units: nats.
@@ -143,7 +197,8 @@ class TokenStats:
         rank: how many tokens of the vocabulary are more likely (0 = the model's first choice).
         argmax: the id of the model's first choice.
 
-    Targets below the LOGIT rung give `logprob` alone; the rest is None.
+    Targets below the LOGIT rung give `logprob` and `argmax` alone, those of somebody else perhaps no
+    `argmax`; the rest is None. On the LABEL rung `logprob` is not told: all of it is NaN.
     """
 
     logprob: FloatArray

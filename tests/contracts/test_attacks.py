@@ -21,12 +21,14 @@ from unseen.runs.fused import gathered
 from unseen.scoring.store import Store
 from unseen.signals.base import (
     TARGET,
+    ContinuationSignal,
     LikelihoodSignal,
     Observations,
     PopulationSignal,
     ScoreSignal,
     Signal,
     TextSignal,
+    access_needed,
     key,
 )
 from unseen.signals.retrieval import Pool
@@ -35,9 +37,12 @@ from unseen.targets.fake import FakeTarget
 from unseen.types import BoolArray, FloatArray, Record, Scores, TokenStats, Turn
 
 SPECS = attacks.everything()
+SHAPES = (TextSignal, LikelihoodSignal, ContinuationSignal, PopulationSignal, ScoreSignal)
 BLIND = [spec for spec in SPECS if is_blind(attacks.create(spec))]
 FUSING = [spec for spec in SPECS if is_fusing(attacks.create(spec))]
 ASKING = [spec for spec in SPECS if spec not in (*BLIND, *FUSING)]
+WRITING = [spec for spec in ASKING if attacks.create(spec).access == Access.TEXT]
+"""They see text alone: their model has the members by heart."""
 FUSED = ("loss", "zlib", "min_k", "reference")
 """What an attack that learns from scores learns from here."""
 N_AUDITED, N_KNOWN, N_SHOTS = 30, 50, 14
@@ -90,6 +95,9 @@ def made(*, apart: bool, alone: int | None = None) -> World:
     )
     encoder = RecordEncoder(target.tokenizer, Layout(), limit=target.max_length)
     models = {"target": Model(target, encoder), "reference": Model(target.reference, encoder)}
+    by_heart = FakeTarget(
+        [text for text, is_member in zip(texts, member, strict=True) if is_member], strength=16.0
+    )
     set_aside: dict[str, Any] = {
         "shadows": shadows(encoder, texts, 8.0),
         "known_members": tuple(shots[0::2]),
@@ -97,14 +105,21 @@ def made(*, apart: bool, alone: int | None = None) -> World:
         "pool": Pool(shots[1::2]),
     }
     learning = [*BLIND, *([] if apart else FUSED)]
-    asking = [] if apart else ASKING
+    asking = [] if apart else [spec for spec in ASKING if spec not in WRITING]
     with Store() as store:
         seen, _ = collect(signals_of(asking), judged, models, store=store, **set_aside)
+        said, _ = collect(
+            signals_of([] if apart else WRITING),
+            judged,
+            models | {"target": Model(by_heart, encoder)},
+            store=store,
+            **set_aside,
+        )
         both, _ = collect(signals_of(learning), judged + known, models, store=store, **set_aside)
     if not apart:
         both = with_scores(both)
-    values = {**seen.values, **both.values}
-    missing = {**seen.missing, **both.missing}
+    values = {**seen.values, **said.values, **both.values}
+    missing = {**seen.missing, **said.missing, **both.missing}
     return World(
         Observations(seen.ids, values, missing),
         member[:N_AUDITED],
@@ -204,8 +219,7 @@ def test_its_signals_say_what_is_measured(spec: str) -> None:
     assert signals == attack.signals(), "equal signals are measured once"
     assert len({key(signal) for signal in signals}) == len(set(signals)) == len(signals)
     for signal in signals:
-        kinds = (TextSignal, LikelihoodSignal, ScoreSignal, PopulationSignal)
-        assert sum(isinstance(signal, kind) for kind in kinds) == 1
+        assert sum(isinstance(signal, kind) for kind in SHAPES) == 1
     if is_fusing(attack):
         assert is_fitted(attack)
         assert all(isinstance(signal, ScoreSignal) for signal in signals)
@@ -213,8 +227,8 @@ def test_its_signals_say_what_is_measured(spec: str) -> None:
         assert all(isinstance(signal, TextSignal) for signal in signals)
         assert attack.access == Access.TEXT
     else:
-        assert any(isinstance(signal, LikelihoodSignal) for signal in signals)
-        assert attack.access >= Access.LOGPROB
+        asked = [access_needed(signal) for signal in signals if signal.of == TARGET]
+        assert attack.access >= max(rung for rung in asked if rung is not None)
 
 
 @pytest.mark.parametrize("name", attacks.names())
@@ -360,7 +374,8 @@ def test_what_is_not_finite_has_a_reason_and_no_number(
 ) -> None:
     attack = attacks.create(spec)
     first, second = world.audited.ids[:2]
-    asked = [signal for signal in attack.signals() if isinstance(signal, LikelihoodSignal)]
+    shapes = (LikelihoodSignal, ContinuationSignal)
+    asked = [signal for signal in attack.signals() if isinstance(signal, shapes)]
     for among in (asked, *([signal] for signal in asked)):
         values = {signal: dict(by_id) for signal, by_id in world.audited.values.items()}
         for signal in among:

@@ -188,6 +188,35 @@ def test_a_lower_access_leaves_out_what_it_forbids(audit) -> None:
         audit(access="text", run_dir=None)
 
 
+def test_text_alone_is_enough_for_attacks_that_need_no_more(audit, files, tmp_path) -> None:
+    text = {"access": "text", "attacks": ("samia[samples=4]", "default")}
+    target = leaky(files[0])
+    target._strength = 16.0
+    first = audit(target, **text)
+    samia = first.results.attacks[0]
+    assert samia.auc.ci[0] > 0.6
+    assert {row.kind for row in first.results.attacks[1:]} == {"blind"}
+    assert "it needs logprob access, the target gives text" in first.results.skipped["loss"]
+    assert first.results.requests["target"] == target.n_generated - 5 - 5 - 1
+    kept = [file.name for file in (first.folder / "signals").iterdir()]
+    assert [name.partition("-")[0] for name in kept] == ["recited_words"]
+    again = audit(target, **text, run_dir=tmp_path / "again", preflight=False)
+    assert again.results.attacks[0] == samia
+    assert json.loads((again.folder / "run.json").read_text())["attempts"][-1][
+        "requests_scored"
+    ] == {"target": 0, "reference": 0}
+    rescored = unseen.score_run(first.folder, attacks=("samia[samples=4,zlib=True]",))
+    assert {"samia[samples=4]", "samia[samples=4,zlib=True]"} <= {
+        row.name for row in rescored.results.attacks
+    }
+
+
+def test_where_no_attack_is_left_one_that_can_be_run_is_named(audit) -> None:
+    with pytest.raises(AccessError, match="no attack is left") as raised:
+        audit(access="text", attacks=("default",))
+    assert raised.value.fix == "--attacks samia"
+
+
 def test_access_is_not_raised(audit, files) -> None:
     target = leaky(files[0], access=Access.LOGPROB)
     with pytest.raises(ConfigError, match="cannot raise"):

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import broken
@@ -20,6 +21,7 @@ from unseen.runs.preflight import TITLES, in_a_line, preflight, refuse
 from unseen.signals.base import REFERENCE, TARGET
 from unseen.targets.access import Access
 from unseen.targets.huggingface import HFTarget
+from unseen.targets.limited import LimitedTarget
 from unseen.types import Record, TokenStats, Turn
 
 RECORDS = people(24, 3)
@@ -384,3 +386,41 @@ def test_lines() -> None:
     assert in_a_line(made["template"]).split()[:1] == ["preflight"]
     assert " – " in in_a_line(made["adapter_effect"])
     refuse(list(made.values()))
+
+
+class _Sampling(unseen.FakeTarget):
+    """Answers otherwise each time, and tells first choices of one token later."""
+
+    n = 0
+
+    def generate(self, prompts, **how):
+        self.n += 1
+        return [[token + self.n % 2 for token in made] for made in super().generate(prompts, **how)]
+
+    def execute(self, batch):
+        return [
+            replace(answer, argmax=np.roll(answer.argmax, 1)) for answer in super().execute(batch)
+        ]
+
+
+@pytest.mark.parametrize("access", [Access.TEXT, Access.LABEL])
+def test_what_lower_rungs_tell_is_checked_too(access) -> None:
+    sound = statuses(checked(LimitedTarget(unseen.FakeTarget(TEXTS), access)))
+    told = "pass" if access == Access.LABEL else "skip"
+    assert sound == {
+        "template": "pass", "logprobs_real": "skip", "teacher_forced": told,
+        "batch_invariance": "pass", "adapter_effect": "skip",
+    }  # fmt: skip
+    broken = statuses(checked(LimitedTarget(_Sampling(TEXTS), access)))
+    which = "teacher_forced" if access == Access.LABEL else "batch_invariance"
+    assert broken == sound | {which: "fail"}
+
+
+def test_a_target_that_writes_nothing_is_stopped() -> None:
+    class Mute(unseen.FakeTarget):
+        def generate(self, prompts, **how):
+            return [[] for _ in prompts]
+
+    found = checked(LimitedTarget(Mute(TEXTS), Access.TEXT))["batch_invariance"]
+    assert found.status == "fail"
+    assert "nothing comes after" in found.detail

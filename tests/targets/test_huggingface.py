@@ -1,5 +1,6 @@
 import contextlib
 import json
+import math
 import shutil
 import subprocess
 import sys
@@ -28,7 +29,8 @@ from unseen.errors import ModelError, OutOfMemoryError, TargetError
 from unseen.targets import huggingface
 from unseen.targets.access import Access, LogprobTarget
 from unseen.targets.huggingface import HFTarget
-from unseen.types import Batch, Request
+from unseen.targets.sampling import chance
+from unseen.types import Batch, Request, Sampling
 
 PARTS = ("logprob", "mean", "sd")
 PREFIX = tuple(range(20, 60))
@@ -401,7 +403,8 @@ def test_another_model_serves_as_reference(folders: Callable[[str], Path], tmp_p
 def test_says_nothing_on_the_terminal(folders: Callable[[str], Path], lora: Path) -> None:
     program = f"""
 from unseen.targets.huggingface import HFTarget
-from unseen.types import Batch, Request
+from unseen.targets.sampling import chance
+from unseen.types import Batch, Request, Sampling
 prefix = tuple(range(20))
 rows = tuple(Request((*prefix, 1), (i, 2)) for i in range(2))
 for folder in {str(folders("llama"))!r}, {str(lora)!r}:
@@ -442,6 +445,7 @@ def test_top_token_and_generate_agree_with_transformers(
                 max_new_tokens=12,
                 do_sample=False,
                 pad_token_id=0,
+                eos_token_id=target._ends(),
             )
         assert made == right[0, len(prompt) :].tolist()
         assert made[0] == top
@@ -474,6 +478,75 @@ def test_generation_stops_at_the_end_token(folders: Callable[[str], Path], tmp_p
     (folder / "generation_config.json").write_text(json.dumps(settings))
     (shorter,) = HFTarget(folder, dtype="float64").generate([[5, 6, 7]], max_new_tokens=12)
     assert shorter == made[: made.index(made[4]) + 1]
+
+
+def slowly(model, prompt: list[int], n: int, sampling: Sampling, number: int, ends: set) -> list:
+    """Every token from a whole forward pass, the next one drawn with plain loops."""
+    chances = chance(prompt, sampling, number)
+    ids = list(prompt)
+    while len(ids) < len(prompt) + n and not (len(ids) > len(prompt) and ids[-1] in ends):
+        with torch.inference_mode():
+            logits = model(input_ids=torch.tensor([ids])).logits[0, -1].tolist()
+        best = sorted(range(len(logits)), key=lambda i: -logits[i])
+        best = best[: sampling.top_k or len(best)]
+        weights = [math.exp(logits[i] / sampling.temperature) for i in best]
+        kept, reached = [], 0.0
+        for i, weight in zip(best, weights, strict=True):
+            kept.append((i, weight))
+            reached += weight
+            if reached >= sampling.top_p * sum(weights):
+                break
+        mark, at = chances.random() * sum(weight for _, weight in kept), 0.0
+        for chosen, weight in kept:  # noqa: B007 (used below)
+            at += weight
+            if mark < at:
+                break
+        ids.append(chosen)
+    return ids[len(prompt) :]
+
+
+@pytest.mark.parametrize("family", ["llama", "gpt2"])
+@pytest.mark.parametrize(
+    "sampling",
+    [
+        Sampling(1.0, seed=3),
+        Sampling(0.7, top_k=9),
+        Sampling(1.3, top_p=0.6),
+        Sampling(2.0, 50, 0.9),
+    ],
+)
+def test_drawn_texts_equal_a_slow_loop_alone_and_in_company(
+    folders: Callable[[str], Path], family: str, sampling: Sampling
+) -> None:
+    target, model = HFTarget(folders(family), dtype="float64"), plain_model(folders(family))
+    prompts, numbers = [[5, 6, 7], list(range(2, 30)), [9], [5, 6, 7]], [0, 0, 2, 1]
+    together = target.generate(prompts, max_new_tokens=10, sampling=sampling, numbers=numbers)
+    ends = {target.tokenizer.eos_id}
+    for prompt, number, made in zip(prompts, numbers, together, strict=True):
+        assert made == slowly(model, prompt, 10, sampling, number, ends)
+        alone = target.generate([prompt], max_new_tokens=4, sampling=sampling, numbers=[number])
+        assert alone == [made[:4]]
+    assert together[0] != together[3], "another number, another text"
+
+
+def test_prompts_of_unlike_lengths_go_together_only_where_filling_works(
+    folders: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prompts = [[5, 6, 7], list(range(2, 30)), [9]]
+    target = HFTarget(folders("llama"), dtype="float64")
+    one_by_one = [target.generate([p], max_new_tokens=6)[0] for p in prompts]
+    passes = []
+    monkeypatch.setattr(
+        target, "_continued", lambda rows, *_: passes.append(len(rows)) or [[] for _ in rows]
+    )
+    target.generate(prompts, max_new_tokens=6)
+    target._fills = False
+    target.generate(prompts, max_new_tokens=6)
+    assert passes == [3, 1, 1, 1]
+    monkeypatch.undo()
+    assert target.generate(prompts, max_new_tokens=6) == one_by_one
+    target._fills = None
+    assert target.generate(prompts, max_new_tokens=6) == one_by_one
 
 
 # --- tokenizers -------------------------------------------------------------------------------

@@ -22,20 +22,24 @@ def test_gives_its_rung_and_nothing_above(access: Access) -> None:
     else:
         with pytest.raises(AccessError, match="needs LABEL, but fake is limited to TEXT"):
             target.top_token([[1, 2]])
-    if access < Access.LOGPROB:
-        with pytest.raises(AccessError, match=f"needs LOGPROB, .* limited to {access.name}"):
+    if access < Access.LABEL:
+        with pytest.raises(AccessError, match=f"needs LABEL, .* limited to {access.name}"):
             stats_of_one(target, REQUEST)
         return
     answer, whole = stats_of_one(target, REQUEST), stats_of_one(FakeTarget(), REQUEST)
-    np.testing.assert_array_equal(answer.logprob, whole.logprob)
-    for part in ("mean", "sd", "rank", "argmax"):
+    np.testing.assert_array_equal(answer.argmax, whole.argmax)
+    if access < Access.LOGPROB:
+        assert np.isnan(answer.logprob).all()
+    else:
+        np.testing.assert_array_equal(answer.logprob, whole.logprob)
+    for part in ("mean", "sd", "rank"):
         assert (getattr(answer, part) is None) == (access < Access.LOGIT)
 
 
 def test_refused_questions_never_reach_the_model() -> None:
     inner = FakeTarget()
     with pytest.raises(AccessError):
-        stats_of_one(LimitedTarget(inner, Access.LABEL), REQUEST)
+        stats_of_one(LimitedTarget(inner, Access.TEXT), REQUEST)
     assert inner.n_executed == 0
 
 

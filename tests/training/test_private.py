@@ -116,7 +116,9 @@ def test_an_empty_draw_is_a_step_of_noise_alone() -> None:
     before = [w.detach().clone() for w in steps._weights]
     assert steps.gradients([], 0) is None
     steps.optimizer.step()
-    moved = torch.cat([(w.detach() - b).flatten() for w, b in zip(steps._weights, before, strict=True)])
+    moved = torch.cat(
+        [(w.detach() - b).flatten() for w, b in zip(steps._weights, before, strict=True)]
+    )
     assert float(moved.std()) == pytest.approx(3.0 * 0.5 / 4, rel=0.1)
     assert abs(float(moved.mean())) < 0.05
     steps.optimizer.zero_grad()

@@ -11,7 +11,7 @@ from unseen.errors import visible
 from unseen.runs.config import FinetuneAudit
 
 if TYPE_CHECKING:
-    from unseen.runs.estimate import Asked, Forecast
+    from unseen.runs.estimate import Asked, Forecast, Written
 
 
 def plan(
@@ -74,6 +74,11 @@ def lines(forecast: Forecast) -> list[tuple[str, str]]:
     made.append(("control", ", ".join(forecast.control) or f"none: {forecast.control_note}"))
     made += [("not run", f"{name}: {why}") for name, why in sorted(forecast.skipped.items())]
     made += [("requests", f"{role}: {_asked(asked)}") for role, asked in forecast.asked.items()]
+    made += [
+        ("texts", f"{role}: {_written(asked.texts)}")
+        for role, asked in forecast.asked.items()
+        if asked.texts is not None
+    ]
     made.append(("time", _time(forecast)))
     if forecast.memory_bytes is not None:
         made.append(
@@ -99,13 +104,23 @@ def _asked(asked: Asked) -> str:
     )
 
 
+def _written(texts: Written) -> str:
+    return (
+        f"{texts.prompts:,}, of them {texts.distinct:,} different and {texts.cached:,} in the cache; "
+        f"left: {texts.tokens:,} tokens to read and, at most, to write"
+    )
+
+
 def _time(forecast: Forecast) -> str:
-    if not any(asked.batches for asked in forecast.asked.values()):
+    texts = [asked.texts for asked in forecast.asked.values() if asked.texts is not None]
+    if not any(asked.batches for asked in forecast.asked.values()) and not any(
+        one.tokens for one in texts
+    ):
         return "nothing is left to ask"
     if forecast.seconds is None:
         return "not known: no batch could be timed"
     seconds, low, high = forecast.seconds
-    times = [asked.time for asked in forecast.asked.values() if asked.time is not None]
+    times = forecast.times
     return (
         f"about {_span(seconds)} of asking ({_span(low)} to {_span(high)} at the speeds of "
         f"{sum(one.batches for one in times)} batches, {sum(one.tokens for one in times):,} tokens, "

@@ -12,7 +12,7 @@ import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Literal
 
@@ -133,6 +133,38 @@ class RecordEncoder:
                 [id_ for id_, counts in zip(encoded.ids, encoded.scored, strict=True) if counts]
             )
         return "".join(record.turns[i].content for i in self._scored_turns(record.turns))
+
+    def prompt(self, turns: Sequence[Turn], begun: str = "") -> tuple[int, ...]:
+        """Token ids that ask for what comes next, the same as those of a record that goes on so.
+
+        Args:
+            turns: what was said before; none before a document.
+            begun: how the answer, or the document, begins.
+
+        Raises:
+            UnscorableError: where the template does not reproduce it, there is no token to go on
+                from, or no room for one more.
+        """
+        said = Turn("assistant" if turns else "text", begun or _STAND_IN)
+        record = Record("", (*turns, said))
+        ids, _, _ = self._open._whole(record, (), plain=self._is_plain(record))  # noqa: SLF001 (of this class)
+        if not begun:
+            del ids[len(ids) - len(self._ids(_STAND_IN)) :]
+        if not ids:
+            reason = "there is no token to go on from"
+            raise UnscorableError(reason)
+        if len(ids) >= self.max_length:
+            reason = "there is no room in the context for an answer"
+            raise UnscorableError(reason)
+        return tuple(ids)
+
+    @cached_property
+    def _open(self) -> RecordEncoder:
+        """The same, for records that end with the text of their last response."""
+        layout = replace(self.layout, loss_on="completion", end_of_turn="exclude")
+        if layout == self.layout:
+            return self
+        return RecordEncoder(self.tokenizer, layout, limit=self.max_length)
 
     def _encoded(self, record: Record, before: Sequence[Record], join: Join) -> Encoded:
         plain = join == "plain" or self._is_plain(record)

@@ -11,11 +11,13 @@ from typing import Any
 
 from unseen.errors import AccessError, UnscorableError
 from unseen.scoring.engine import Engine
+from unseen.scoring.generation import Generation
 from unseen.scoring.store import Store
 from unseen.signals.base import (
     SHADOW,
     TARGET,
     Ask,
+    ContinuationSignal,
     Encoder,
     FollowingSignal,
     LikelihoodSignal,
@@ -23,14 +25,17 @@ from unseen.signals.base import (
     Observations,
     OfShadow,
     PopulationSignal,
+    ReadingSignal,
     ShadowSignal,
     Signal,
     TextSignal,
+    access_needed,
+    built_on,
 )
 from unseen.signals.retrieval import Pool
 from unseen.signals.text import SameText
-from unseen.targets.access import Access, LogprobTarget
-from unseen.types import Record, Request
+from unseen.targets.access import LogprobTarget
+from unseen.types import Prompt, Record, Request
 
 Progress = Callable[[str, int, int], None]
 """Called with what is being done, how much of it is done, and how much there is."""
@@ -76,17 +81,24 @@ class Shadow:
 
 @dataclass
 class Cost:
-    """What measuring took, by role."""
+    """What measuring took, by role.
+
+    Attributes:
+        requests: questions of any kind.
+        scored: of them asked here, and not found in the store.
+        tokens: read and written for these.
+    """
 
     requests: dict[str, int] = field(default_factory=dict)
     scored: dict[str, int] = field(default_factory=dict)
     tokens: dict[str, int] = field(default_factory=dict)
 
-    def add(self, role: str, engine: Engine) -> None:
+    def add(self, role: str, engine: Engine | Generation) -> None:
         """What one model was asked."""
+        n_asked = engine.n_scored if isinstance(engine, Engine) else engine.n_written
         for count, n in (
-            (self.requests, engine.n_scored + engine.n_stored),
-            (self.scored, engine.n_scored),
+            (self.requests, n_asked + engine.n_stored),
+            (self.scored, n_asked),
             (self.tokens, engine.n_tokens),
         ):
             count[role] = count.get(role, 0) + n
@@ -131,8 +143,17 @@ def collect(
     shown = _Shown(known_members, known_nonmembers, pool)
     cost = Cost()
     seen = _Seen()
+    written: dict[Signal, dict[str, Any]] = {}
     for role, model in models.items():
         materials = _materials(model, models, shown)
+        jobs = _jobs(role, wanted, records, shown)
+        writing = Generation(model.target, store, batch_tokens=batch_tokens)
+        for signal, id_, value in _let_write(jobs, materials, writing, _telling(progress, role)):
+            written.setdefault(signal, {})[id_] = value
+        cost.add(role, writing)
+    seen.add((signal, *one) for signal, by_id in written.items() for one in by_id.items())
+    for role, model in models.items():
+        materials = _materials(model, models, shown, written)
         jobs = _jobs(role, wanted, records, shown)
         engine = Engine(model.target, store, batch_tokens=batch_tokens)
         tell = _telling(progress, role)
@@ -172,7 +193,8 @@ def questions(
 ) -> dict[str, list[Request]]:
     """What `collect` would ask each role for the same arguments, repetitions included.
 
-    Questions that follow from answers are foreseen: others, but as many and about as long.
+    Questions that follow from answers are foreseen: others, but as many and about as long. Text is
+    counted by `prompts_of`.
 
     Args:
         signals: as of `collect`.
@@ -197,6 +219,25 @@ def questions(
             for request in (*ask.requests, *_foreseen(signal, record, materials))
         ]
     return asked
+
+
+def prompts_of(
+    signals: Iterable[Signal], records: Sequence[Record], models: dict[str, Model]
+) -> dict[str, list[Prompt]]:
+    """What `collect` would let each role write in the first round, repetitions included."""
+    wanted = _with_comparisons(signals, models)
+    shown = _Shown((), (), None)
+    return {
+        role: [
+            prompt
+            for _, _, prompts in _first_prompts(
+                _jobs(role, wanted, records, shown), _materials(model, models, shown)
+            )
+            if not isinstance(prompts, UnscorableError)
+            for prompt in prompts
+        ]
+        for role, model in models.items()
+    }
 
 
 @dataclass(frozen=True)
@@ -243,10 +284,20 @@ class _Seen:
         )
 
 
-def _materials(model: Model, models: dict[str, Model], shown: _Shown) -> Materials:
+def _materials(
+    model: Model,
+    models: dict[str, Model],
+    shown: _Shown,
+    written: Mapping[Signal, Mapping[str, Any]] | None = None,
+) -> Materials:
     of_target = models[TARGET].encoder if TARGET in models else None
     return Materials(
-        model.encoder, shown.known_members, shown.known_nonmembers, of_target, shown.pool
+        model.encoder,
+        shown.known_members,
+        shown.known_nonmembers,
+        of_target,
+        shown.pool,
+        written or {},
     )
 
 
@@ -330,23 +381,70 @@ def _wanted(
 
 
 def _with_comparisons(signals: Iterable[Signal], models: dict[str, Model]) -> list[Signal]:
-    """Each signal once, and what says which answers may be compared with the target's.
+    """Each signal once, what it is built on, and what says which answers may be compared with the target's.
 
     No attack has to ask for it, so that any run can be scored again by one that compares.
     """
-    wanted = list(dict.fromkeys(signals))
+    wanted = built_on(signals)
     asked = [signal.of for signal in wanted if isinstance(signal, LikelihoodSignal)]
     compared = [SameText(of=role) for role in asked if role in models and role != TARGET]
     return list(dict.fromkeys([*wanted, *(compared if TARGET in models else ())]))
 
 
 def _check_access(signal: Signal, model: Model) -> None:
-    needs_logprobs = isinstance(signal, LikelihoodSignal | PopulationSignal)
-    if needs_logprobs and model.target.access < Access.LOGPROB:
+    needed = access_needed(signal)
+    if needed is not None and model.target.access < needed:
         raise AccessError(
-            f"{type(signal).__name__} needs {Access.LOGPROB.name}; "
+            f"{type(signal).__name__} needs {needed.name}; "
             f"{model.target.name} gives {model.target.access.name}"
         )
+
+
+def _let_write(
+    jobs: Sequence[_Job], materials: Materials, writing: Generation, tell: Progress
+) -> Iterator[tuple[Signal, str, Any]]:
+    """Signal, record id, and the value of what a model has written, or why there is none."""
+    texts: list[tuple[ContinuationSignal, Record, list[str]]] = []
+    todo: list[tuple[int, tuple[Prompt, ...]]] = []
+    for signal, record, prompts in _first_prompts(jobs, materials):
+        if isinstance(prompts, UnscorableError):
+            yield signal, record.id, prompts
+        else:
+            todo.append((len(texts), prompts))
+            texts.append((signal, record, []))
+    while todo:
+        writing.ensure(
+            (prompt for _, prompts in todo for prompt in prompts),
+            progress=lambda done, total: tell("writing", done, total),
+        )
+        later: list[tuple[int, tuple[Prompt, ...]]] = []
+        for place, prompts in todo:
+            signal, record, said = texts[place]
+            decode = materials.encoder.tokenizer.decode
+            said += [decode(writing.answer(prompt)) for prompt in prompts]
+            if more := signal.more(record, materials, said):
+                later.append((place, more))
+        todo = later
+    for signal, record, said in texts:
+        try:
+            yield signal, record.id, signal.observe(record, said)
+        except UnscorableError as error:
+            yield signal, record.id, error
+
+
+def _first_prompts(
+    jobs: Sequence[_Job], materials: Materials
+) -> Iterator[tuple[ContinuationSignal, Record, tuple[Prompt, ...] | UnscorableError]]:
+    """Signal, record, and the prompts that are answered first, or why there are none."""
+    for job in jobs:
+        for signal in job.signals:
+            if not isinstance(signal, ContinuationSignal):
+                continue
+            for record in job.records:
+                try:
+                    yield signal, record, signal.prompts(record, materials)
+                except UnscorableError as error:
+                    yield signal, record, error
 
 
 def _ask_model(
@@ -383,7 +481,10 @@ def _ask_model(
     for signal, record, ask in whole:
         answers = ask.read([engine.answer(request) for request in ask.requests])
         try:
-            yield signal, record.id, signal.observe(answers)
+            if isinstance(signal, ReadingSignal):
+                yield signal, record.id, signal.read(record, materials, ask, answers)
+            else:
+                yield signal, record.id, signal.observe(answers)
         except UnscorableError as error:
             yield signal, record.id, error
 
@@ -392,10 +493,10 @@ def _asks(
     jobs: Sequence[_Job], materials: Materials, tell: Progress
 ) -> Iterator[tuple[LikelihoodSignal, Record, Ask | UnscorableError]]:
     """Signal, record, and what it asks a model about the record or why it cannot."""
-    done, total = 0, sum(len(job.records) for job in jobs)
+    done, total = 0, sum(len(job.records) for job in jobs if _asks_any(job))
     for job in jobs:
         asking = [signal for signal in job.signals if isinstance(signal, LikelihoodSignal)]
-        for record in job.records:
+        for record in job.records if asking else ():
             for signal in asking:
                 try:
                     yield signal, record, signal.ask(record, materials)
@@ -403,6 +504,10 @@ def _asks(
                     yield signal, record, error
             done += 1
             tell("preparing", done, total)
+
+
+def _asks_any(job: _Job) -> bool:
+    return any(isinstance(signal, LikelihoodSignal) for signal in job.signals)
 
 
 def _read_texts(jobs: Sequence[_Job], materials: Materials) -> Iterator[tuple[Signal, str, Any]]:

@@ -17,14 +17,15 @@ from unseen.attacks import label
 from unseen.errors import OutOfMemoryError
 from unseen.metrics.roc import resolution
 from unseen.runs.audit import Note, Ready, answers_file, ready
-from unseen.runs.collect import Model, Progress, questions
+from unseen.runs.collect import Model, Progress, prompts_of, questions
 from unseen.runs.rendered import rendered
 from unseen.runs.results import Part, RenderedPart, Resolution
 from unseen.scoring.engine import Engine
+from unseen.scoring.generation import Generation, Sheet
 from unseen.scoring.planner import n_read, n_tokens
 from unseen.scoring.store import Store
 from unseen.signals.base import REFERENCE, SHADOW, TARGET
-from unseen.types import Batch, Request
+from unseen.types import Batch, Prompt, Request
 
 if TYPE_CHECKING:
     from unseen.data.records import Records
@@ -49,6 +50,16 @@ class Timing(Part):
     tokens: int = Field(description="tokens in them, shared prefixes once")
 
 
+class Written(Part):
+    """Texts that one model would write, of the first round: more follow where those are not enough."""
+
+    prompts: int = Field(description="texts of all attacks")
+    distinct: int = Field(description="of them different: each is written once")
+    cached: int = Field(description="written already")
+    tokens: int = Field(description="tokens that are left to read and, at most, to write")
+    time: Timing | None = Field(None, description="of texts that are all as long as they may be")
+
+
 class Asked(Part):
     """What one model would be asked."""
 
@@ -58,6 +69,7 @@ class Asked(Part):
     batches: int = Field(description="batches that are left to run")
     tokens: int = Field(description="tokens that the model reads in them")
     time: Timing | None = Field(None, description="null where nothing is left, or no batch fitted")
+    texts: Written | None = Field(None, description="null where it writes none")
 
 
 class Resolved(Part):
@@ -92,9 +104,16 @@ class Forecast(Part):
     notes: tuple[str, ...] = ()
 
     @property
+    def times(self) -> list[Timing]:
+        """What was timed, of all models."""
+        found = [asked.time for asked in self.asked.values()]
+        found += [asked.texts.time for asked in self.asked.values() if asked.texts is not None]
+        return [time for time in found if time is not None]
+
+    @property
     def seconds(self) -> tuple[float, float, float] | None:
         """Time of all models: estimate, shortest, longest; None where nothing was timed."""
-        times = [asked.time for asked in self.asked.values() if asked.time is not None]
+        times = self.times
         if not times:
             return None
         return (
@@ -130,8 +149,11 @@ def estimate(
     notes: list[str] = []
     asked: dict[str, Asked] = {}
     with Store(file if config.cache and file.is_file() else None) as store:
+        prompts = prompts_of(plan.signals, prepared.judged.records, models)
         for role, requests in _questions(start, None, progress).items():
-            asked[role] = _asked(start, models[role], requests, store, notes)
+            one = _asked(start, models[role], requests, store, notes)
+            texts = _texts(start, models[role], prompts[role], store, notes)
+            asked[role] = one.model_copy(update={"texts": texts})
         of_shadows = []
         for shadow in start.shadows:
             with shadow.opened() as model:
@@ -197,6 +219,57 @@ def _asked(
         tokens=n_tokens(todo),
         time=_timing(model, todo, notes),
     )
+
+
+_STEPS = 8
+"""Tokens of the texts that are written to be timed."""
+
+
+def _texts(
+    start: Ready, model: Model, prompts: Sequence[Prompt], store: Store, notes: list[str]
+) -> Written | None:
+    """The texts of one model; some tokens of a middling sheet are written to see how long it takes."""
+    if not prompts:
+        return None
+    writing = Generation(model.target, store, batch_tokens=start.config.batch_tokens)
+    distinct, todo = writing.remaining(prompts)
+    time_ = None
+    if todo:
+        sheet = todo[len(todo) // 2]
+        try:
+            one, some = (_seconds_to_write(model, sheet, n) for n in (1, _STEPS))
+        except OutOfMemoryError:
+            notes.append(f"{model.target.name}: texts do not fit together: fewer would be written")
+        else:
+            a_step = max(some - one, 1e-9) / (_STEPS - 1)
+            to_read = max(one - a_step, 1e-9) / sum(len(row.ids) for row in sheet.prompts)
+            read = to_read * sum(len(row.ids) for sheet in todo for row in sheet.prompts)
+            steps = sum(max(row.max_new_tokens for row in sheet.prompts) for sheet in todo)
+            time_ = Timing(
+                seconds=round(read + steps * a_step, 1),
+                bounds=(round(read + len(todo) * a_step, 1), round(read + steps * a_step, 1)),
+                batches=2,
+                tokens=sum(2 * len(row.ids) + 1 + _STEPS for row in sheet.prompts),
+            )
+    return Written(
+        prompts=len(prompts),
+        distinct=len(distinct),
+        cached=len(distinct) - sum(len(sheet.prompts) for sheet in todo),
+        tokens=sum(sheet.n_tokens for sheet in todo),
+        time=time_,
+    )
+
+
+def _seconds_to_write(model: Model, sheet: Sheet, n: int) -> float:
+    rows = sheet.prompts
+    started = time.perf_counter()
+    model.target.generate(
+        [row.ids for row in rows],
+        max_new_tokens=n,
+        sampling=rows[0].sampling,
+        numbers=[row.number for row in rows],
+    )
+    return time.perf_counter() - started
 
 
 def _together(asked: Sequence[Asked]) -> Asked:

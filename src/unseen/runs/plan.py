@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from unseen import __version__
-from unseen.attacks import blind, create, default, label
+from unseen.attacks import blind, create, default, everything, label
 from unseen.attacks.base import Attack, is_blind, is_fusing, needs_reference, needs_shadows
 from unseen.data.templates import RecordEncoder
 from unseen.errors import AccessError, ConfigError
@@ -19,6 +19,7 @@ from unseen.signals.base import (
     REFERENCE,
     SHADOW,
     TARGET,
+    ContinuationSignal,
     LikelihoodSignal,
     PopulationSignal,
     ScoreSignal,
@@ -77,7 +78,7 @@ def choose_attacks(specs: tuple[str, ...]) -> dict[str, tuple[Attack, bool]]:
     faults: list[ConfigError] = []
     for spec in specs:
         named = spec not in ("default", "all")
-        for one in (spec,) if named else default():
+        for one in (spec,) if named else everything() if spec == "all" else default():
             try:
                 attack = create(one)
             except ConfigError as error:
@@ -187,17 +188,10 @@ def plan_attacks(
         AccessError: where an attack that the user named cannot be run.
         ConfigError: where shadow models are named that no attack would ask.
     """
-    access = models[TARGET].target.access
     run: list[Attack] = []
     skipped: dict[str, str] = {}
     for name, (attack, named) in attacks.items():
-        why = obstacle(
-            attack,
-            access,
-            reference=REFERENCE in models,
-            pool=config.reference_pool is not None,
-            shadows=bool(config.shadow),
-        )
+        why = _obstacle(config, attack, models)
         if why is None:
             run.append(attack)
         elif named:
@@ -214,7 +208,7 @@ def plan_attacks(
     skipped |= left_out
     run = list(without(run, left_out))
     if all(is_blind(attack) for attack in run):
-        raise AccessError("no attack is left to run", fix="unseen ls attacks --explain")
+        raise AccessError("no attack is left to run", fix=_able(config, models))
     if config.shadow and not any(map(needs_shadows, run)):
         raise ConfigError(
             "--shadow is read by lira and rmia, none of which is among the attacks",
@@ -222,6 +216,24 @@ def plan_attacks(
         )
     control, control_note = _control(config, run, models)
     return Plan(tuple(run), control, skipped, control_note)
+
+
+def _able(config: FinetuneAudit, models: dict[str, Model]) -> str:
+    """What to type where no attack is left: one that can be run, or the list of all."""
+    for attack in map(create, everything()):
+        if not (is_blind(attack) or is_fusing(attack)) and not _obstacle(config, attack, models):
+            return f"--attacks {label(attack)}"
+    return "unseen ls attacks --explain"
+
+
+def _obstacle(config: FinetuneAudit, attack: Attack, models: dict[str, Model]) -> str | None:
+    return obstacle(
+        attack,
+        models[TARGET].target.access,
+        reference=REFERENCE in models,
+        pool=config.reference_pool is not None,
+        shadows=bool(config.shadow),
+    )
 
 
 def obstacle(
@@ -270,6 +282,8 @@ def _is_shared(signal: Signal) -> bool:
     """Whether measuring the signal of the reference too costs nothing, or next to nothing."""
     if signal.of == SHADOW or isinstance(signal, PopulationSignal):
         return True
+    if isinstance(signal, ContinuationSignal):
+        return False
     return not isinstance(signal, LikelihoodSignal) or signal in (
         TokenStatistics(),
         TextLikelihood(),

@@ -22,7 +22,7 @@ from unseen.runs.rendered import beginning_id, rendered
 from unseen.runs.rendered import in_a_line as shown
 from unseen.runs.results import IN_A_LINE, Check, Status
 from unseen.signals.base import REFERENCE, TARGET, Encoder
-from unseen.targets.access import LogprobTarget, stats_of_one
+from unseen.targets.access import Access, LogprobTarget, stats_of_one
 from unseen.types import Batch, Encoded, FloatArray, Record, Request, TokenStats
 
 if TYPE_CHECKING:
@@ -53,6 +53,9 @@ _LOOSEST = 0.5
 _FLOOR = {"float64": 1e-7, "float32": 1e-5}
 _HIGHEST_FLOOR = 1e-4
 """Nats a token by which two models differ at least, on average, if one was trained further."""
+_OTHER = 0.25
+"""Share of first choices that may differ between two computations in low precision."""
+_IN_ITS_ORDER = "the target must answer each request of a batch, in its order, without sampling"
 _ROUNDING = 1e-3
 """Nats by which a log-probability may miss a bound that holds exactly in exact arithmetic."""
 
@@ -310,12 +313,98 @@ class _Trial:
             "adapter_effect": (self._adapter_effect, f"above {self._floor():g} nats a token"),
         }
         made: list[Check] = []
+        if self._target.access < Access.LOGPROB:
+            steps |= self._of_lower_rungs()
         for id_, (step, limit) in steps.items():
             if any(check.id == "logprobs_real" and check.status == "fail" for check in made):
                 made.append(_skipped(id_, limit, "the log-probabilities themselves are not usable"))
             else:
                 made.append(_check(id_, limit, step))
         return tuple(made)
+
+    # -- below LOGPROB
+
+    def _of_lower_rungs(self) -> dict[str, tuple[Callable[[], _Found], str]]:
+        """Checks of a target that tells no log-probabilities."""
+
+        def untold() -> _Found:
+            raise _Unanswered("the target tells no log-probabilities")
+
+        most = f"at most {100 * self._most_other():g} % others"
+        told = self._target.access >= Access.LABEL
+        return {
+            "logprobs_real": (untold, ""),
+            "teacher_forced": (self._first_is_written if told else untold, most),
+            "batch_invariance": (self._same_choices if told else self._same_text, most),
+            "adapter_effect": (untold, ""),
+        }
+
+    def _most_other(self) -> float:
+        """The share of first choices that rounding may change."""
+        return 0.0 if _dtype(self._target) in _FLOOR else _OTHER
+
+    def _prompts(self) -> list[list[int]]:
+        """Contexts with the first half of what follows: into the record."""
+        rows = (piece.request for piece in self._pieces)
+        return [[*row.context, *row.continuation[: len(row.continuation) // 2]] for row in rows]
+
+    def _first_is_written(self) -> _Found:
+        self._need_pieces()
+        prompts = self._prompts()[:_N_PROMPTS]
+        made = self._target.generate(prompts, max_new_tokens=_GENERATED)
+        pairs: list[tuple[int, int]] = []
+        for prompt, tokens in zip(prompts, made, strict=True):
+            if tokens:
+                (answer,) = _asked(self._target, [Request(tuple(prompt), tuple(tokens))])
+                pairs += zip(tokens, _choices(answer), strict=True)
+        n_other = sum(token != choice for token, choice in pairs)
+        found = f"{n_other} of {len(pairs)} generated tokens are not the first choice"
+        if n_other > self._most_other() * len(pairs):
+            raise _Fault(
+                found,
+                "likely causes: first choices that are shifted by one token, sampling that is "
+                "switched on, or an adapter that generates but does not score",
+                n_other / len(pairs),
+            )
+        return _Found(found, value=_rounded(n_other / max(1, len(pairs))))
+
+    def _same_choices(self) -> _Found:
+        self._need_pieces()
+        requests = tuple(piece.request for piece in self._pieces)
+        alone = [_choices(answer) for answer in _asked(self._target, requests)]
+        together = [_choices(one) for one in self._target.execute(Batch((), requests))]
+        again = [_choices(one) for one in _asked(self._target, requests[:1])]
+        return self._unless_other([*alone, *alone[:1]], [*together, *again], "first choices")
+
+    def _same_text(self) -> _Found:
+        self._need_pieces()
+        prompts = self._prompts()
+        alone = [self._target.generate([p], max_new_tokens=_GENERATED)[0] for p in prompts]
+        if not any(alone):
+            raise _Fault(
+                f"nothing comes after {len(prompts)} prompts",
+                "the target ends every text at once: does --template fit the model?",
+            )
+        together = self._target.generate(prompts, max_new_tokens=_GENERATED)
+        again = self._target.generate(prompts[:1], max_new_tokens=_GENERATED)
+        return self._unless_other([*alone, *alone[:1]], [*together, *again], "generated tokens")
+
+    def _unless_other(
+        self, one: Sequence[Sequence[int]], other: Sequence[Sequence[int]], what: str
+    ) -> _Found:
+        if list(map(len, one)) != list(map(len, other)) and not self._most_other():
+            raise _Fault(f"alone and in a batch there are not as many {what}", _IN_ITS_ORDER)
+        pairs = [pair for a, b in zip(one, other, strict=True) for pair in zip(a, b, strict=False)]
+        n_other = sum(a != b for a, b in pairs)
+        found = f"{n_other} of {len(pairs)} {what} differ alone, in a batch, and asked twice"
+        if n_other > self._most_other() * len(pairs):
+            # A token that differs once lets all after it differ: no proof in low precision.
+            low = what == "generated tokens" and bool(self._most_other())
+            fix = "measure in higher precision: --dtype float32"
+            if not low:
+                raise _Fault(found, f"{_IN_ITS_ORDER}; {fix}", n_other / len(pairs))
+            return _Found(found, value=_rounded(n_other / len(pairs)), status="warn", fix=fix)
+        return _Found(found, value=_rounded(n_other / max(1, len(pairs))))
 
     # -- template
 
@@ -616,7 +705,7 @@ class _Trial:
         return _Found(found, value=_rounded(mean))
 
     def _floor(self) -> float:
-        roles = [model.target for model in self._models.values()]
+        roles = [self._models[role].target for role in (TARGET, REFERENCE) if role in self._models]
         return max(_FLOOR.get(_dtype(target), _HIGHEST_FLOOR) for target in roles)
 
     def _need_pieces(self) -> None:
@@ -720,6 +809,17 @@ def _consistent(answer: TokenStats, who: str) -> None:
             f"{who} gives {fault}",
             "the statistics of a token must all come from the distribution before it",
         )
+
+
+def _choices(answer: TokenStats) -> list[int]:
+    """The first choice at each place.
+
+    Raises:
+        _Unanswered: where the target does not tell them.
+    """
+    if answer.argmax is None:
+        raise _Unanswered("the target does not tell its first choices")
+    return [int(token) for token in answer.argmax]
 
 
 def _asked(target: LogprobTarget, requests: Sequence[Request]) -> list[TokenStats]:

@@ -1,8 +1,9 @@
-"""Answers on disk: asked once, kept for good, and readable by nothing but a key.
+"""Answers on disk: asked once, kept for good, and found by nothing but a key.
 
 The key is a hash of the target's fingerprint (model, adapter, precision, access) and of the token
 ids, so an answer can only be found by who already has the text. The value is raw little-endian
-arrays with a checksum: no pickle, no text. SQLite in WAL mode: a batch is one transaction, and a
+arrays with a checksum: no pickle, and of generated text the token ids, so that the file is as private
+as the records. SQLite in WAL mode: a batch is one transaction, and a
 process killed at any moment loses at most the batch in flight.
 """
 
@@ -12,24 +13,28 @@ import hashlib
 import sqlite3
 import struct
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Self
+from typing import Self, TypeVar
 
 import numpy as np
 
 from unseen.errors import StoreError
-from unseen.types import FloatArray, IntArray, Request, TokenStats
+from unseen.types import FloatArray, IntArray, Prompt, Request, TokenStats
 
 # Part of every key: raise it when the same request would get another answer, or when answers are
 # written in another form. Those of other versions are then never found.
 ANSWER_VERSION = 2
+TEXT_VERSION = 1
+"""The same for generated text."""
 
 _HEADER = struct.Struct("<BBI")
 _CHECKSUM = struct.Struct("<I")
 _PARTS = ("mean", "sd", "rank", "argmax")
 _LOOKUP = 500
+
+V = TypeVar("V")
 
 
 def key_of(fingerprint: str, request: Request) -> bytes:
@@ -37,6 +42,16 @@ def key_of(fingerprint: str, request: Request) -> bytes:
     digest = hashlib.blake2b(f"{ANSWER_VERSION}|{fingerprint}|".encode(), digest_size=16)
     digest.update(struct.pack("<I", len(request.context)))
     digest.update(np.array(request.context + request.continuation, dtype="<i8").tobytes())
+    return digest.digest()
+
+
+def key_of_prompt(fingerprint: str, prompt: Prompt) -> bytes:
+    """The key of a prompt to a target: 16 bytes."""
+    drawn = prompt.sampling
+    about = [drawn.temperature, drawn.top_k, drawn.top_p, drawn.seed] if drawn.temperature else []
+    how = [prompt.max_new_tokens, prompt.number if about else 0, *about]
+    digest = hashlib.blake2b(f"text|{TEXT_VERSION}|{fingerprint}|{how}|".encode(), digest_size=16)
+    digest.update(np.array(prompt.ids, dtype="<i8").tobytes())
     return digest.digest()
 
 
@@ -76,11 +91,18 @@ class Store:
 
     def present(self, keys: Iterable[bytes]) -> set[bytes]:
         """Which of the keys have an answer."""
+        return self._present("answers", keys)
+
+    def present_texts(self, keys: Iterable[bytes]) -> set[bytes]:
+        """Which of the keys of prompts have a text."""
+        return self._present("texts", keys)
+
+    def _present(self, table: str, keys: Iterable[bytes]) -> set[bytes]:
         found: set[bytes] = set()
         with self._explained():
             for part in _chunks(list(keys)):
                 marks = ",".join("?" * len(part))
-                rows = self._db.execute(f"SELECT key FROM answers WHERE key IN ({marks})", part)  # noqa: S608
+                rows = self._db.execute(f"SELECT key FROM {table} WHERE key IN ({marks})", part)  # noqa: S608
                 found.update(row[0] for row in rows)
         return found
 
@@ -90,11 +112,22 @@ class Store:
         Raises:
             StoreError: where there is none, or it is damaged.
         """
+        return self._unpacked(self._value("answers", key), _unpack)
+
+    def get_text(self, key: bytes) -> tuple[int, ...]:
+        """The token ids of the text of one prompt.
+
+        Raises:
+            StoreError: where there is none, or it is damaged.
+        """
+        return self._unpacked(self._value("texts", key), _unpack_text)
+
+    def _value(self, table: str, key: bytes) -> bytes:
         with self._explained():
-            row = self._db.execute("SELECT value FROM answers WHERE key = ?", (key,)).fetchone()
+            row = self._db.execute(f"SELECT value FROM {table} WHERE key = ?", (key,)).fetchone()  # noqa: S608
         if row is None:
             raise StoreError("an answer that was measured is not in the store any more")
-        return self._unpack(row[0])
+        return bytes(row[0])
 
     def put(self, answers: Iterable[tuple[bytes, TokenStats]]) -> None:
         """Keeps answers, all or none of them."""
@@ -105,6 +138,12 @@ class Store:
                 "SET value = excluded.value, times_scored = times_scored + 1",
                 rows,
             )
+
+    def put_texts(self, texts: Iterable[tuple[bytes, Sequence[int]]]) -> None:
+        """Keeps the token ids of texts, all or none of them."""
+        rows = [(key, _sealed(np.array(ids, dtype="<i4").tobytes())) for key, ids in texts]
+        with self._explained(), self._db:
+            self._db.executemany("INSERT OR REPLACE INTO texts VALUES (?, ?)", rows)
 
     def count(self) -> tuple[int, int]:
         """How many answers there are, and how often one was scored at most."""
@@ -120,11 +159,15 @@ class Store:
             "(key BLOB PRIMARY KEY, value BLOB NOT NULL, times_scored INTEGER NOT NULL) "
             "WITHOUT ROWID"
         )
+        self._db.execute(
+            "CREATE TABLE IF NOT EXISTS texts (key BLOB PRIMARY KEY, value BLOB NOT NULL) "
+            "WITHOUT ROWID"
+        )
         self._db.commit()
 
-    def _unpack(self, blob: bytes) -> TokenStats:
+    def _unpacked(self, blob: bytes, unpack: Callable[[bytes], V]) -> V:
         try:
-            return _unpack(blob)
+            return unpack(blob)
         except (ValueError, struct.error) as error:
             raise StoreError(
                 f"the store {self.path} is damaged: {error}", fix="delete the file and run again"
@@ -167,17 +210,35 @@ def _pack(stats: TokenStats) -> bytes:
         if part is not None
     ]
     body = b"".join(array.tobytes() for array in arrays)
-    content = _HEADER.pack(size, flags, len(stats.logprob)) + body
+    return _sealed(_HEADER.pack(size, flags, len(stats.logprob)) + body)
+
+
+def _sealed(content: bytes) -> bytes:
+    """The content after its checksum."""
     return _CHECKSUM.pack(zlib.crc32(content)) + content
 
 
-def _unpack(blob: bytes) -> TokenStats:
+def _opened(blob: bytes) -> bytes:
+    """What was sealed.
+
+    Raises:
+        ValueError: where it is not as it was.
+    """
     (checksum,) = _CHECKSUM.unpack_from(blob)
     if zlib.crc32(blob[_CHECKSUM.size :]) != checksum:
         msg = "an answer does not have its checksum"
         raise ValueError(msg)
-    size, flags, n = _HEADER.unpack_from(blob, _CHECKSUM.size)
-    body = blob[_CHECKSUM.size + _HEADER.size :]
+    return blob[_CHECKSUM.size :]
+
+
+def _unpack_text(blob: bytes) -> tuple[int, ...]:
+    return tuple(np.frombuffer(_opened(blob), "<i4").tolist())
+
+
+def _unpack(blob: bytes) -> TokenStats:
+    content = _opened(blob)
+    size, flags, n = _HEADER.unpack_from(content)
+    body = content[_HEADER.size :]
     offset = 0
 
     def floats() -> FloatArray:

@@ -8,6 +8,8 @@ Shapes:
 
 * `LikelihoodSignal`: `ask` turns a record into requests, `observe` turns the answers into a value.
   All requests of all signals of a run go to the engine together.
+* `ContinuationSignal`: `prompts` turns a record into prompts, `observe` turns what a model writes
+  after them into a value. Text is written first, for likelihoods may be asked of it.
 * `TextSignal`: `measure` reads the text of the records; no model is asked.
 * `ScoreSignal`: `gather` takes what other attacks have said; nothing is measured.
 * `PopulationSignal`: `gather` takes what was measured of records that are set aside.
@@ -29,7 +31,18 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, runtime_chec
 import numpy as np
 
 from unseen.errors import UnscorableError
-from unseen.types import BoolArray, Encoded, Record, Request, Scores, Tokenizer, TokenStats
+from unseen.targets.access import Access
+from unseen.types import (
+    BoolArray,
+    Encoded,
+    Prompt,
+    Record,
+    Request,
+    Scores,
+    Tokenizer,
+    TokenStats,
+    Turn,
+)
 
 if TYPE_CHECKING:
     from unseen.signals.retrieval import Pool
@@ -37,6 +50,8 @@ if TYPE_CHECKING:
 TARGET = "target"
 REFERENCE = "reference"
 SHADOW = "shadow"
+SURROGATE = "surrogate"
+GENERATOR = "generator"
 
 Join = Literal["turn", "user", "plain"]
 JOINS: tuple[Join, ...] = ("turn", "user", "plain")
@@ -68,6 +83,17 @@ class Encoder(Protocol):
     def scored_text(self, record: Record) -> str:
         """The text whose tokens `encode` marks as scored."""
 
+    def prompt(self, turns: Sequence[Turn], begun: str = "") -> tuple[int, ...]:
+        """Token ids that ask for what comes next: the assistant's turn, or more of a document.
+
+        Args:
+            turns: what was said before; none before a document.
+            begun: how the answer, or the document, begins.
+
+        Raises:
+            UnscorableError: where there is no such prompt, or it leaves no room for an answer.
+        """
+
 
 @dataclass(frozen=True)
 class Materials:
@@ -79,6 +105,8 @@ class Materials:
         known_nonmembers: records set aside, not judged, known to be non-members.
         of_target: the target's encoder, for signals that compare another model with it.
         pool: demonstrations of others, for signals that show some.
+        written: continuation signal -> record id -> its value, or why there is none, for signals
+            that are `built_on` it.
     """
 
     encoder: Encoder
@@ -86,6 +114,7 @@ class Materials:
     known_nonmembers: tuple[Record, ...] = ()
     of_target: Encoder | None = None
     pool: Pool | None = None
+    written: Mapping[Signal, Mapping[str, Any]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -177,6 +206,52 @@ class ShadowSignal(LikelihoodSignal, Protocol):
 
 
 @runtime_checkable
+class ReadingSignal(LikelihoodSignal, Protocol):
+    """Needs the record and its tokens beside the answers: `read` is called, and never `observe`."""
+
+    def read(
+        self, record: Record, materials: Materials, ask: Ask, answers: Sequence[TokenStats]
+    ) -> Any:
+        """The value of one record, from the counted tokens of its answers."""
+
+
+@runtime_checkable
+class ContinuationSignal(Protocol):
+    """Lets a model write."""
+
+    gives: ClassVar[type]
+    """The class of its values."""
+    private: ClassVar[bool]
+    """True where the value would give text away: it is used, and never kept."""
+
+    @property
+    def of(self) -> str:
+        """The role of the model asked."""
+
+    def prompts(self, record: Record, materials: Materials) -> tuple[Prompt, ...]:
+        """What is to be continued for this record.
+
+        Raises:
+            UnscorableError: with the reason, where the record cannot be measured.
+        """
+
+    def more(
+        self, record: Record, materials: Materials, texts: Sequence[str]
+    ) -> tuple[Prompt, ...]:
+        """Further prompts, after what was written so far; none where that is enough.
+
+        Asked until there are none, so the signal itself bounds them.
+        """
+
+    def observe(self, record: Record, texts: Sequence[str]) -> Any:
+        """The value of one record, from all that was written, in the order of the prompts.
+
+        Raises:
+            UnscorableError: with the reason, where there is none.
+        """
+
+
+@runtime_checkable
 class PopulationSignal(Protocol):
     """Is made of what was measured of non-members that are set aside: one value for all records."""
 
@@ -243,7 +318,7 @@ class ScoreSignal(Protocol):
         """
 
 
-Signal = LikelihoodSignal | PopulationSignal | TextSignal | ScoreSignal
+Signal = LikelihoodSignal | ContinuationSignal | PopulationSignal | TextSignal | ScoreSignal
 
 
 def key(signal: Signal) -> str:
@@ -266,6 +341,29 @@ def as_control(signal: Signal) -> Signal:
     What shadows say does not depend on whom they are compared with.
     """
     return asked_of(signal, REFERENCE) if signal.of == TARGET else signal
+
+
+def access_needed(signal: Signal) -> Access | None:
+    """The rung that a model must give to be asked; None where no model is.
+
+    Likelihoods need LOGPROB, unless the signal says otherwise by a class variable `access`.
+    """
+    if isinstance(signal, ContinuationSignal):
+        return Access.TEXT
+    if isinstance(signal, LikelihoodSignal | PopulationSignal):
+        return Access(getattr(signal, "access", Access.LOGPROB))
+    return None
+
+
+def built_on(signals: Iterable[Signal]) -> list[Signal]:
+    """The signals, and before them those whose values their questions are made from.
+
+    A signal that is made so says from what by a property `built_on`.
+    """
+    wanted: list[Signal] = []
+    for signal in signals:
+        wanted += [*getattr(signal, "built_on", ()), signal]
+    return list(dict.fromkeys(wanted))
 
 
 def population_wanted(signals: Iterable[Signal]) -> int:
@@ -340,11 +438,15 @@ class Observations:
     def seen_as_target(self, role: str) -> Observations:
         """What an attacker would see whose target is the model in `role`.
 
-        For the control: the same attacks, with the same shadows, on the model before fine-tuning.
+        For the control: the same attacks, with the same shadows and surrogate, on the model before fine-tuning.
         """
 
         def moved(by_signal: Mapping[Signal, Mapping[str, Any]]) -> dict[Signal, Mapping[str, Any]]:
-            kept = {signal: values for signal, values in by_signal.items() if signal.of == SHADOW}
+            kept = {
+                signal: values
+                for signal, values in by_signal.items()
+                if signal.of in (SHADOW, SURROGATE)
+            }
             return kept | {
                 asked_of(signal, TARGET): values
                 for signal, values in by_signal.items()

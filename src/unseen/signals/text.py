@@ -159,12 +159,18 @@ def words(text: str) -> list[str]:
     >>> words("東京は")
     ['東', '京', 'は']
     """
-    found: list[str] = []
-    for word in _WORD.findall(text.casefold()):
-        if any("\u3040" <= letter <= "\u9fff" or "\u0e00" <= letter <= "\u0eff" for letter in word):
-            found.extend(word)
+    folded = text.casefold()
+    return [folded[start:stop] for start, stop in word_spans(folded)]
+
+
+def word_spans(text: str) -> list[tuple[int, int]]:
+    """Where the words of a text are, start and stop; letters where spaces do not set words apart."""
+    found: list[tuple[int, int]] = []
+    for match in _WORD.finditer(text):
+        if any("\u3040" <= one <= "\u9fff" or "\u0e00" <= one <= "\u0eff" for one in match[0]):
+            found += [(at, at + 1) for at in range(*match.span())]
         else:
-            found.append(word)
+            found.append(match.span())
     return found
 
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from enum import IntEnum
 from typing import Protocol, runtime_checkable
 
-from unseen.types import Batch, Request, Tokenizer, TokenStats
+from unseen.types import GREEDY, Batch, Request, Sampling, Tokenizer, TokenStats
 
 
 class Access(IntEnum):
@@ -47,13 +47,28 @@ class TextTarget(Protocol):
     def describe(self) -> dict[str, str]:
         """Facts for the run record: provider, model, dtype, device and the like."""
 
-    def generate(self, prompts: Sequence[Sequence[int]], *, max_new_tokens: int) -> list[list[int]]:
-        """Greedy continuations of token-id prompts, at most `max_new_tokens` ids each."""
+    def generate(
+        self,
+        prompts: Sequence[Sequence[int]],
+        *,
+        max_new_tokens: int,
+        sampling: Sampling = GREEDY,
+        numbers: Sequence[int] | None = None,
+    ) -> list[list[int]]:
+        """Continuations of token-id prompts, at most `max_new_tokens` ids each.
+
+        An end-of-text or end-of-turn token ends one early, and is its last id. What is drawn for a
+        prompt follows from its ids, the sampling and its number (0 where none are given), whatever
+        else is asked.
+
+        Raises:
+            OutOfMemoryError: where the prompts do not fit together; nothing is lost or kept.
+        """
 
 
 @runtime_checkable
 class LabelTarget(TextTarget, Protocol):
-    """Also tells the most likely next token."""
+    """Also tells the most likely next token: after a prompt, or at each place of a text."""
 
     def top_token(self, prompts: Sequence[Sequence[int]]) -> list[int]:
         """The id of the most likely token after each prompt."""
@@ -61,7 +76,11 @@ class LabelTarget(TextTarget, Protocol):
 
 @runtime_checkable
 class LogprobTarget(LabelTarget, Protocol):
-    """Also tells the log-probability of given tokens; LOGIT targets fill in the moments."""
+    """Also tells the log-probability of given tokens; LOGIT targets fill in the moments.
+
+    On the LABEL rung its `execute` tells the first choice at each place (`argmax`), and NaN as
+    log-probabilities; on the TEXT rung it refuses.
+    """
 
     @property
     def tokenizer(self) -> Tokenizer:

@@ -11,7 +11,7 @@ import functools
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,7 +20,17 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from unseen.errors import UsageError
 from unseen.targets.access import Access
-from unseen.types import Batch, FloatArray, IntArray, Request, TokenStats, Turn
+from unseen.targets.sampling import chance, draw, largest_first
+from unseen.types import (
+    GREEDY,
+    Batch,
+    FloatArray,
+    IntArray,
+    Request,
+    Sampling,
+    TokenStats,
+    Turn,
+)
 
 _SPECIALS = ("<|begin|>", "<|end|>", "<|system|>", "<|user|>", "<|assistant|>")
 _BOS, _EOS = 256, 257
@@ -112,6 +122,7 @@ class FakeTarget:
 
     Attributes:
         n_executed: how many requests it was asked.
+        n_generated: how many texts it was asked for.
     """
 
     def __init__(
@@ -132,6 +143,7 @@ class FakeTarget:
         self.max_length = max_length
         self.batch_tokens = 16_384
         self.n_executed = 0
+        self.n_generated = 0
         self._strength = strength
         self._seed = seed
         self._table = np.random.default_rng(seed).normal(size=(_TABLE, VOCABULARY))
@@ -194,21 +206,63 @@ class FakeTarget:
         self.n_executed += len(batch.requests)
         return [self._answer(request) for request in batch.requests]
 
-    def generate(self, prompts: Sequence[Sequence[int]], *, max_new_tokens: int) -> list[list[int]]:
-        """Greedy continuations; the end token ends one early."""
-        return [self._continue(list(prompt), max_new_tokens) for prompt in prompts]
+    def generate(
+        self,
+        prompts: Sequence[Sequence[int]],
+        *,
+        max_new_tokens: int,
+        sampling: Sampling = GREEDY,
+        numbers: Sequence[int] | None = None,
+    ) -> list[list[int]]:
+        """Continuations; the end token ends one early."""
+        self.n_generated += len(prompts)
+        return [
+            self._continue(list(prompt), max_new_tokens, sampling, number)
+            for prompt, number in zip(prompts, numbers or [0] * len(prompts), strict=True)
+        ]
 
     def top_token(self, prompts: Sequence[Sequence[int]]) -> list[int]:
         """The most likely next token of each prompt."""
         return [int(self.logits(prompt, len(prompt) - 1)[0].argmax()) for prompt in prompts]
 
-    def _continue(self, ids: list[int], max_new_tokens: int) -> list[int]:
+    def _continue(
+        self, ids: list[int], max_new_tokens: int, sampling: Sampling, number: int
+    ) -> list[int]:
         start = len(ids)
-        while len(ids) - start < max_new_tokens:
-            ids.append(self.top_token([ids])[0])
+        chances = chance(ids, sampling, number)
+        for logits in self._step_by_step(ids, min(max_new_tokens, self.max_length - start)):
+            if sampling.temperature:
+                order = largest_first(logits, sampling.top_k)
+                ids.append(int(order[draw(logits[order], sampling, float(chances.random()))]))
+            else:
+                ids.append(int(logits.argmax()))
             if ids[-1] == _EOS:
                 break
         return ids[start:]
+
+    def _step_by_step(self, ids: list[int], n: int) -> Iterator[FloatArray]:
+        """`logits` after the last id, n times, while the caller appends to the ids.
+
+        What the earlier ids say is kept from step to step.
+        """
+        places, remembered = self._remembered(np.array(ids))
+        followed = np.append(ids[1:], -1)[places]
+        n_right = int((followed == remembered).sum())
+        echoes: dict[tuple[int, ...], set[int]] = {}
+        for at in range(_ECHO, len(ids)):
+            echoes.setdefault(tuple(ids[at - _ECHO : at]), set()).add(ids[at])
+        for _ in range(n):
+            before = ids[-2] if len(ids) > 1 else 0
+            logits: FloatArray = self._table[(31 * before + ids[-1]) % _TABLE].copy()
+            _, found = self._remembered(np.array(ids[-_MEMORY:]))
+            np.add.at(logits, found, self._strength * (1 + n_right) / len(ids))
+            run = tuple(ids[-_ECHO:])
+            for token in echoes.get(run, ()):
+                logits[token] += self._strength / 2
+            yield logits
+            n_right += int((found == ids[-1]).sum())
+            if len(run) == _ECHO:
+                echoes.setdefault(run, set()).add(ids[-1])
 
     def _answer(self, request: Request) -> TokenStats:
         ids = request.context + request.continuation
@@ -216,8 +270,11 @@ class FakeTarget:
         logprobs = logits - np.logaddexp.reduce(logits, axis=1, keepdims=True)
         tokens = np.array(request.continuation)
         own = logprobs[np.arange(len(tokens)), tokens]
+        argmax = logprobs.argmax(axis=1).astype(np.int32)
+        if self.access < Access.LOGPROB:
+            return TokenStats(np.full_like(own, np.nan), argmax=argmax)
         if self.access < Access.LOGIT:
-            return TokenStats(own)
+            return TokenStats(own, argmax=argmax)
         p = np.exp(logprobs)
         mean = (p * logprobs).sum(axis=1)
         variance = (p * (logprobs - mean[:, None]) ** 2).sum(axis=1)
@@ -226,7 +283,7 @@ class FakeTarget:
             mean=mean,
             sd=np.sqrt(variance),
             rank=(logprobs > own[:, None]).sum(axis=1).astype(np.int32),
-            argmax=logprobs.argmax(axis=1).astype(np.int32),
+            argmax=argmax,
         )
 
 

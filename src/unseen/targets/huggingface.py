@@ -24,8 +24,9 @@ from unseen.targets.files import Source, fingerprint_of, locate, no_base
 from unseen.targets.loading import load
 from unseen.targets.moments import moments, split
 from unseen.targets.quiet import quiet
+from unseen.targets.sampling import Drawer, chance
 from unseen.targets.tokenizer import HFTokenizer
-from unseen.types import Batch, Request, TokenStats
+from unseen.types import GREEDY, Batch, Request, Sampling, TokenStats
 
 if TYPE_CHECKING:
     import torch
@@ -159,6 +160,7 @@ class HFTarget:
         with torch.inference_mode(), self._adapter():
             self._refuse_encoders()
             self.head_apart = self._head_can_run_apart()
+        self._fills: bool | None = None
         self.prefix_cache: bool | None = None if self._decoder is not None else False
 
     # --- what the user and the run record see -------------------------------------------------
@@ -251,31 +253,83 @@ class HFTarget:
                 answer for rows in self._without_prefix(batch) for answer in self._forward((), rows)
             ]
 
-    def generate(self, prompts: Sequence[Sequence[int]], *, max_new_tokens: int) -> list[list[int]]:
-        """Greedy continuations, one prompt at a time; the end token or the context ends one early.
+    def generate(
+        self,
+        prompts: Sequence[Sequence[int]],
+        *,
+        max_new_tokens: int,
+        sampling: Sampling = GREEDY,
+        numbers: Sequence[int] | None = None,
+    ) -> list[list[int]]:
+        """Continuations; the end of a text or turn, or of the context, ends one early.
 
-        What a checkpoint's generation_config.json says of penalties and sampling is left aside.
+        Prompts are run together, the short ones filled up on the left, where the model gives the
+        same answer that way. What a checkpoint's generation_config.json says of penalties and
+        sampling is left aside.
+
+        Raises:
+            OutOfMemoryError: where they do not fit together.
         """
         import torch
 
-        pad = self._tokenizer.pad_token_id
-        made: list[list[int]] = []
+        rows = list(zip(prompts, numbers or [0] * len(prompts), strict=True))
+        made: list[list[int]] = [[] for _ in rows]
         with torch.inference_mode(), self._adapter(), _memory_errors(torch), quiet():
-            for prompt in prompts:
-                ids = self._input([prompt])
-                room = min(max_new_tokens, self.max_length - len(prompt))
+            for places in self._together([len(prompt) for prompt in prompts], max_new_tokens):
+                room = min(max_new_tokens, self.max_length - len(rows[places[0]][0]))
                 if room < 1:
-                    made.append([])
                     continue
-                out = self._model.generate(
-                    input_ids=ids,
-                    attention_mask=torch.ones_like(ids),
-                    max_new_tokens=room,
-                    pad_token_id=self._tokenizer.eos_token_id if pad is None else pad,
-                    **_GREEDY,
-                )
-                made.append(out[0, ids.shape[1] :].tolist())
+                written = self._continued([rows[i] for i in places], room, sampling)
+                for i, ids in zip(places, written, strict=True):
+                    made[i] = ids
         return made
+
+    def _together(self, lengths: Sequence[int], max_new_tokens: int) -> list[list[int]]:
+        """Places of prompts that can be continued in one go."""
+        fits = [i for i, n in enumerate(lengths) if n + max_new_tokens <= self.max_length]
+        alike = len({lengths[i] for i in fits}) < 2
+        if len(fits) < 2 or not (alike or self._filling_works()):
+            return [[i] for i in range(len(lengths))]
+        return [fits, *([i] for i in range(len(lengths)) if i not in set(fits))]
+
+    def _continued(
+        self, rows: Sequence[tuple[Sequence[int], int]], room: int, sampling: Sampling
+    ) -> list[list[int]]:
+        chances = [chance(prompt, sampling, number) for prompt, number in rows]
+        drawn = [Drawer(sampling, chances)] if sampling.temperature else []
+        out, width = self._generated([prompt for prompt, _ in rows], room, logits_processor=drawn)
+        ends = set(self._ends())
+        return [_until(ids, ends) for ids in out.sequences[:, width:].tolist()]
+
+    def _generated(self, prompts: Sequence[Sequence[int]], room: int, **more: Any) -> Any:
+        """What transformers generates greedily, and how wide the prompts are with their filling."""
+        import torch
+
+        width = max(map(len, prompts))
+        ids = self._input([[0] * (width - len(prompt)) + list(prompt) for prompt in prompts])
+        mask = torch.zeros_like(ids)
+        for i, prompt in enumerate(prompts):
+            mask[i, width - len(prompt) :] = 1
+        ends, pad = self._ends(), self._tokenizer.pad_token_id
+        out = self._model.generate(
+            input_ids=ids,
+            attention_mask=mask,
+            max_new_tokens=room,
+            eos_token_id=ends or None,
+            pad_token_id=pad if pad is not None else (ends[0] if ends else 0),
+            return_dict_in_generate=True,
+            **_GREEDY,
+            **more,
+        )
+        return out, width
+
+    def _ends(self) -> list[int]:
+        """Ids that end a text or a turn, as checkpoint and tokenizer say."""
+        said = self._model.generation_config.eos_token_id
+        ends = [said] if isinstance(said, int) else list(said or ())
+        if self.tokenizer.eos_id is not None:
+            ends.append(self.tokenizer.eos_id)
+        return list(dict.fromkeys(ends))
 
     def top_token(self, prompts: Sequence[Sequence[int]]) -> list[int]:
         """The most likely next token of each prompt."""
@@ -476,6 +530,22 @@ class HFTarget:
             self.prefix_cache = bool(abs(cached - plain).max() <= tolerance)
         return self.prefix_cache
 
+    def _filling_works(self) -> bool:
+        """Whether prompts may be filled up on the left: the answers are those without."""
+        if self._sees_virtual_tokens():
+            return False
+        if self._fills is None:
+            import torch
+
+            probe = self._probe()[0].tolist()
+            logits = []
+            for prompts in ([probe[3:]], [probe, probe[3:]]):
+                out, _ = self._generated(prompts, 1, output_logits=True)
+                logits.append(out.logits[0][-1].float())
+            tolerance = 1e-4 if self._is_exact() else 0.25
+            self._fills = torch.allclose(*logits, atol=tolerance, rtol=tolerance)
+        return self._fills
+
     def _sees_virtual_tokens(self) -> bool:
         return self._virtual and self.uses_adapter
 
@@ -491,6 +561,12 @@ class HFTarget:
         else:
             with self._peft.disable_adapter():
                 yield
+
+
+def _until(ids: list[int], ends: set[int]) -> list[int]:
+    """The ids up to the first that ends them: what follows is filling."""
+    stop = next((i for i, id_ in enumerate(ids) if id_ in ends), len(ids))
+    return ids[: stop + 1]
 
 
 def _identity(logits: torch.Tensor) -> torch.Tensor:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from unseen.errors import AccessError, ConfigError
 from unseen.targets.access import Access, LogprobTarget
-from unseen.types import Batch, Tokenizer, TokenStats
+from unseen.types import GREEDY, Batch, Sampling, Tokenizer, TokenStats
 
 
 class LimitedTarget:
@@ -58,9 +60,18 @@ class LimitedTarget:
         """The inner target's facts."""
         return self._inner.describe()
 
-    def generate(self, prompts: Sequence[Sequence[int]], *, max_new_tokens: int) -> list[list[int]]:
+    def generate(
+        self,
+        prompts: Sequence[Sequence[int]],
+        *,
+        max_new_tokens: int,
+        sampling: Sampling = GREEDY,
+        numbers: Sequence[int] | None = None,
+    ) -> list[list[int]]:
         """Text is on the lowest rung."""
-        return self._inner.generate(prompts, max_new_tokens=max_new_tokens)
+        return self._inner.generate(
+            prompts, max_new_tokens=max_new_tokens, sampling=sampling, numbers=numbers
+        )
 
     def top_token(self, prompts: Sequence[Sequence[int]]) -> list[int]:
         """Needs LABEL."""
@@ -68,12 +79,23 @@ class LimitedTarget:
         return self._inner.top_token(prompts)
 
     def execute(self, batch: Batch) -> list[TokenStats]:
-        """Needs LOGPROB; below LOGIT only the log-probabilities are given."""
-        self._need(Access.LOGPROB)
+        """Needs LABEL; there only the first choices are given, on LOGPROB no moments.
+
+        Raises:
+            AccessError: on the TEXT rung, or where the inner target does not tell first choices.
+        """
+        self._need(Access.LABEL)
         answers = self._inner.execute(batch)
         if self.access >= Access.LOGIT:
             return answers
-        return [TokenStats(answer.logprob) for answer in answers]
+        if self.access >= Access.LOGPROB:
+            return [TokenStats(answer.logprob, argmax=answer.argmax) for answer in answers]
+        if any(answer.argmax is None for answer in answers):
+            raise AccessError(f"{self.name} does not tell its first choices")
+        return [
+            TokenStats(np.full_like(answer.logprob, np.nan), argmax=answer.argmax)
+            for answer in answers
+        ]
 
     def _need(self, access: Access) -> None:
         if self.access < access:
