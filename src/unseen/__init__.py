@@ -24,6 +24,8 @@ _WHERE: dict[str, str] = {
     "Record": "unseen.types",
     "Records": "unseen.data.records",
     "Scores": "unseen.types",
+    "TrainRun": "unseen.runs.train_config",
+    "Trained": "unseen.api",
     "Turn": "unseen.types",
     "UnseenError": "unseen.errors",
     "audit_finetune": "unseen.api",
@@ -40,6 +42,7 @@ _WHERE: dict[str, str] = {
     "plan": "unseen.api",
     "run_demo": "unseen.api",
     "score_run": "unseen.api",
+    "train": "unseen.api",
     "verify_run": "unseen.api",
 }
 

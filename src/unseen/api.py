@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from unseen.runs.estimate import Forecast
     from unseen.runs.gate import GateResult
     from unseen.runs.results import Epsilon
+    from unseen.runs.train_config import Role, TrainRun
     from unseen.runs.verify import Verification
     from unseen.targets.access import LogprobTarget
 
@@ -592,6 +593,64 @@ def read_key(path: str | Path) -> CanaryKey:
     from unseen.data import canaries
 
     return canaries.read(path)
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A train run that has ended.
+
+    Attributes:
+        folder: the run folder.
+        model: the folder of the trained model.
+        about: run.json: base, recipe, counts, losses.
+    """
+
+    folder: Path
+    model: Path
+    about: dict[str, Any]
+
+    def audit(self, **choices: Any) -> Audit:
+        """What the model gives away about the records that it was trained on.
+
+        Args:
+            **choices: fields of `FinetuneAudit`.
+
+        Raises:
+            UnseenError: with what is wrong and what to do.
+        """
+        return audit_finetune(run_of=str(self.folder), **choices)
+
+
+def train(
+    role: Role = "target",
+    *,
+    config: TrainRun | None = None,
+    progress: Progress | None = None,
+    note: Any = None,
+    **choices: Any,
+) -> Trained:
+    """Trains a model, and notes which records it was trained on and which were held out.
+
+    Args:
+        role: "target", "reference" or "control".
+        config: all choices at once, instead of `choices`.
+        progress: called with what is being done, how much of it is done, and how much there is.
+        note: called with sentences that the user should know.
+        **choices: fields of `TrainRun`: model, data, out, share, epochs, learning_rate, ...
+
+    Returns:
+        The train run. The same call again continues one that was stopped.
+
+    Raises:
+        UnseenError: with what is wrong and what to do.
+    """
+    from unseen.runs import train as runs
+    from unseen.runs.train_config import configure as configure_training
+
+    if config is not None and choices:
+        raise ConfigError(f"got config and also {', '.join(choices)}", fix="give one of them")
+    run = runs.train(config or configure_training(**choices), role, progress=progress, note=note)
+    return Trained(run.path, run.model, run.about)
 
 
 ENDINGS = {".html": "html", ".md": "md", ".json": "json", ".csv": "csv"}

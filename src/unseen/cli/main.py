@@ -27,8 +27,9 @@ from unseen.errors import ConfigError, PreflightError, StoreError, UnseenError, 
 
 _CONFIG_FLAG = "--config"
 _CONFIG_FILE = "unseen.yaml"
-_CONFIGURED = ("audit", "plan")
-_CONTINUED = ("audit", "demo", "canary")
+_CONFIGURED = ("audit", "plan", "train")
+_UNASKED = ("audit", "plan")  # unseen.yaml is about an audit
+_CONTINUED = ("audit", "demo", "canary", "train")
 
 app = App(
     name="unseen",
@@ -47,6 +48,9 @@ app.command(
     "unseen.cli.canary:app",
     name="canary",
     help="Random records, trained on by coin: a lower bound on epsilon.",
+)
+app.command(
+    "unseen.cli.train:app", name="train", help="Train a model, and note what it was trained on."
 )
 app.command(
     "unseen.cli.doctor:doctor", name="doctor", help="What do this machine and a model allow?"
@@ -142,7 +146,8 @@ def _of_the_system(error: OSError) -> StoreError:
 
 def _dispatch(argv: list[str]) -> int:
     argv, file = _config_file(argv)
-    sources = Sources(os.environ, file if argv[:1] and argv[0] in _CONFIGURED else None, app)
+    reads = _CONFIGURED if file.must_exist else _UNASKED
+    sources = Sources(os.environ, file if argv[:1] and argv[0] in reads else None, app)
     app.config = [sources]
     try:
         code = app(argv, exit_on_error=False, print_error=False, result_action="return_value")
@@ -171,7 +176,7 @@ def _config_file(argv: list[str]) -> tuple[list[str], YamlFile]:
         )
     if given and rest[:1] and rest[0] not in _CONFIGURED:
         raise ConfigError(
-            f"{_CONFIG_FLAG} is read by unseen audit and unseen plan alone",
+            f"{_CONFIG_FLAG} is read by unseen audit, plan and train alone",
             fix=f"leave {_CONFIG_FLAG} out",
         )
     named = given[0] if given else os.environ.get("UNSEEN_CONFIG")

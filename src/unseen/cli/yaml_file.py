@@ -24,7 +24,7 @@ class YamlFile:
 
     def __init__(self, path: Path, *, must_exist: bool) -> None:
         self.path = path
-        self._must_exist = must_exist
+        self.must_exist = must_exist
 
     def options(self) -> dict[str, Any]:
         """Option -> a value, a list of values, or None where nothing is written.
@@ -55,7 +55,7 @@ class YamlFile:
             with self.path.open("rb") as stream:
                 raw = stream.read(_LARGEST + 1)
         except FileNotFoundError as error:
-            if not self._must_exist:
+            if not self.must_exist:
                 return None
             raise ConfigError(
                 f"there is no configuration file {self.path}", fix=f"check the path: ls {quoted}"

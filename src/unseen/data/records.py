@@ -229,6 +229,16 @@ class Records:
         membership = Membership(tuple(record.id for record in kept), member)
         return replace(self, records=kept, membership=membership)
 
+    def sample(self, limit: int | None, *, seed: int) -> Records:
+        """At most `limit` records of each side, drawn at random; all of them where it is None."""
+        if limit is None:
+            return self
+        kept: set[str] = set()
+        for at, side in enumerate((self.members, self.nonmembers)):
+            drawn = _sample(list(side), limit, np.random.default_rng([seed, at]))
+            kept |= {record.id for record in drawn}
+        return self.keep(np.array([id_ in kept for id_ in self.ids], dtype=bool))
+
     def describe(self) -> dict[str, Any]:
         """Counts and hashes for the run record, as JSON values; no text, no ids."""
         counts = {"members": len(self.members), "nonmembers": len(self.nonmembers)}
@@ -256,8 +266,74 @@ def read_side(source: str | os.PathLike[str]) -> list[Record]:
     Raises:
         DataError: where the source or a record is wrong.
     """
-    options = _options("auto", None, None, None, (), None)
-    return _gather(read_rows(source), name_of_source(source), options).records
+    return list(read_source(source).records)
+
+
+@dataclass(frozen=True, eq=False)
+class Unsplit:
+    """The records of one source, of which nobody has said yet who is a member.
+
+    Attributes:
+        records: in the order of the source.
+        source: where they came from.
+        format: the name of the record form.
+        notes: what was decided on the way and the user should know; no text of records.
+    """
+
+    records: tuple[Record, ...]
+    source: Source
+    format: str
+    notes: tuple[str, ...] = ()
+
+    def split(self, members: BoolArray, nonmembers: BoolArray) -> Records:
+        """The records of both sides.
+
+        Args:
+            members: (len(records),) who is a member.
+            nonmembers: (len(records),) who is a non-member; who is neither is left out.
+        """
+        sides = [
+            [record for record, inside in zip(self.records, mask, strict=True) if inside]
+            for mask in (members, nonmembers)
+        ]
+        both = (*sides[0], *sides[1])
+        _check_groups(both)
+        member = np.arange(len(both)) < len(sides[0])
+        member.flags.writeable = False
+        names: tuple[Side, Side] = ("members", "nonmembers")
+        return Records(
+            records=both,
+            membership=Membership(tuple(record.id for record in both), member),
+            sources={
+                side: replace(self.source, n=len(of_side))
+                for side, of_side in zip(names, sides, strict=True)
+            },
+            format=self.format,
+            notes=self.notes,
+        )
+
+
+def read_source(
+    source: str | os.PathLike[str],
+    *,
+    format: str = "auto",  # noqa: A002
+    column: Mapping[str, str] | None = None,
+    id_column: str | None = None,
+    cluster_by: str | None = None,
+    slice_by: Sequence[str] = (),
+) -> Unsplit:
+    """Reads the records of one source alone. Arguments as those of `Records.from_files`.
+
+    Raises:
+        DataError: where the source or a record is wrong.
+        UnknownNameError: where a format, role or column does not exist.
+        ConfigError: where an argument is wrong.
+    """
+    options = _options(format, column, id_column, cluster_by, slice_by, None)
+    name = name_of_source(source)
+    part = _gather(read_rows(name), name, options, sha256=_sha256(name))
+    where = Source(part.path, len(part.records), part.sha256)
+    return Unsplit(tuple(part.records), where, part.schema.form.name, tuple(part.notes))
 
 
 # --- building ----------------------------------------------------------------------------------

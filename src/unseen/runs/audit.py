@@ -23,13 +23,21 @@ from unseen.runs.collect import Cost, Model, Progress, Shadow, collect
 from unseen.runs.folder import LOCK, RunFolder, find_unfinished, point_latest, slug
 from unseen.runs.judge import Judge, Subjects
 from unseen.runs.models import measure_lengths, open_models
-from unseen.runs.plan import Plan, check_inputs, choose_attacks, plan_attacks, plan_id
+from unseen.runs.plan import (
+    Plan,
+    check_inputs,
+    check_run_of,
+    choose_attacks,
+    plan_attacks,
+    plan_id,
+)
 from unseen.runs.preflight import checked_first
 from unseen.runs.prepared import Prepared, data_facts, prepare, read
 from unseen.runs.provenance import now, versions
 from unseen.runs.results import Check, Results, RunFacts, ThreatModel
 from unseen.runs.shadows import find_shadows
 from unseen.runs.shadows import notes as shadow_notes
+from unseen.runs.trained import of_run, records_of_run
 from unseen.runs.validity import concluded
 from unseen.scoring.store import Store
 from unseen.signals.base import (
@@ -154,7 +162,13 @@ def ready(
     if config.offline:
         os.environ["HF_HUB_OFFLINE"] = "1"  # before anything reads it, data sets included
     attacks = choose_attacks(config.attacks)
-    check_inputs(config, target, records)
+    trained = None
+    if config.run_of is None:
+        check_inputs(config, target, records)
+    else:
+        check_run_of(config, target, records)
+        config, trained = of_run(config)
+        records = records_of_run(config, trained)
     signals = [
         signal
         for attack, _ in attacks.values()
@@ -168,6 +182,8 @@ def ready(
     encoder = models[TARGET].encoder
     if isinstance(encoder, RecordEncoder):
         check_layout(encoder, prepared.judged.records)
+        if trained is not None:
+            trained.check_tokens(encoder, (*prepared.judged.records, *prepared.known.records))
     plan = plan_attacks(config, attacks, models)
     for name, why in plan.skipped.items():
         say(f"{name} is not run: {why}")

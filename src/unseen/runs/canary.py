@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 METHOD = "one-run bound, Steinke, Nasr & Jagielski 2023 (arXiv:2305.08846, section 5)"
 _LOOKS, _RANKS = 20, 21  # streams of the seed; the audit itself uses the lower ones
 _OF_FILES = (
+    "run_of",
     "members",
     "nonmembers",
     "data",

@@ -35,7 +35,7 @@ _STREAM = 20  # of random numbers; those of judging a run have other numbers
 _NO_CHOICE = {
     "model", "adapter", "base_model", "reference", "shadow", "members", "nonmembers", "data", "run_dir",
     "runs", "cache_dir", "cache", "offline", "batch_tokens", "threads", "reveal", "keep_tokens",
-    "seed", "attacks", "gate",
+    "seed", "attacks", "gate", "run_of",
 }  # fmt: skip
 """Settings that are reported by what they lead to, or that no number depends on."""
 

@@ -18,10 +18,12 @@ from unseen.errors import ConfigError, short, suggestion
 
 _HELP = "unseen audit finetune --help lists every option"
 _PLACES = (
-    "model", "adapter", "base_model", "reference", "tokenizer", "shadow", "members", "nonmembers", "data",
+    "model", "adapter", "base_model", "reference", "tokenizer", "shadow", "run_of", "members", "nonmembers",
+    "data",
     "reference_pool", "run_dir", "runs", "cache_dir",
 )  # fmt: skip
 _LONGEST_NAME, _LONGEST_PATH = 255, 4000  # bytes that file systems take, characters of a whole path
+_MANY = 12  # options, above which a message does not list them all
 _COMMA = re.compile(r",(?![^\[]*\])")
 
 
@@ -168,6 +170,11 @@ class FinetuneAudit(LayoutChoices, RecordForm, StatisticsChoices):
         "auto", description="the most that attacks may use of the model"
     )
 
+    run_of: str | None = Field(
+        None,
+        description="a run of unseen train: model, base, records, who is a member, and template are "
+        "taken from it",
+    )
     members: str | None = Field(None, description="file of training records")
     nonmembers: str | None = Field(None, description="file of held-out records, same source")
     data: str | None = Field(None, description="one file with both, and --label-column")
@@ -338,7 +345,12 @@ def explained(error: ValidationError, kind: type[Choices] | None = None) -> Choi
             expected = expected.replace("Input should be", "expected", 1)
             what = f"got {_as_written(fault['input'])}, {expected[:1].lower()}{expected[1:]}"
         faults.append((short(name), what))
-    fix = _HELP if kind is None else f"give only {', '.join(known)}"
+    if kind is None:
+        fix = _HELP
+    elif len(known) > _MANY:
+        fix = f"help(unseen.{kind.__name__}) lists every option"
+    else:
+        fix = f"give only {', '.join(known)}"
     return ChoicesError(faults, fix=fix)
 
 

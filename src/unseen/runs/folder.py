@@ -10,6 +10,12 @@
     report.html       the same with figures, and the records by score: one file that asks for nothing
     manifest.sha256   a hash of every file
 
+A training leaves instead of the middle ones (`runs/train`):
+
+    trained.parquet   a row a record: id, whether and how often it was trained on, hashes, no text
+    losses.csv        the loss of every step
+    model/, epoch-N/  the model, and with --keep-epochs those before
+
 Log-probabilities of single tokens are kept only where the user asks for it: with them and the
 model, the text can be spelt out. Files are written whole and put in place by renaming: none is ever half there.
 """
@@ -43,7 +49,9 @@ if TYPE_CHECKING:
 _NOT_KEPT = ("argmax", "rank")
 _MANIFEST = "manifest.sha256"
 LOCK = ".lock"
-_CORE = ("run.json", "config.yaml", "results.json", "records.parquet", "report.md", "report.html")
+_CORE = ("run.json", "config.yaml", "results.json", "records.parquet", "report.md", "report.html",
+         "trained.parquet", "losses.csv")  # fmt: skip
+_MODELS = ("model", "epoch-*")
 
 
 class RunFolder:
@@ -51,13 +59,16 @@ class RunFolder:
 
     Args:
         path: the folder, made where it is missing.
+        flag: the option that names it.
 
     Raises:
         StoreError: where it cannot be made or written.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, flag: str = "--run-dir") -> None:
         self.path = path
+        self.flag = flag
+        self._flags = "--run-dir or --runs" if flag == "--run-dir" else flag
 
     @classmethod
     def existing(cls, path: Path) -> RunFolder:
@@ -234,14 +245,14 @@ class RunFolder:
 
         file = self.path / LOCK
         lock = FileLock(file, blocking=False)
-        with writing(file):
+        with writing(file, self._flags):
             self.path.mkdir(parents=True, exist_ok=True)
             try:
                 lock.acquire()
             except Timeout as error:
                 raise ConfigError(
                     f"another process is working in {self.path}",
-                    fix="wait until it has ended, or name another folder: --run-dir DIR",
+                    fix=f"wait until it has ended, or name another folder: {self.flag} DIR",
                 ) from error
         try:
             yield
@@ -252,10 +263,13 @@ class RunFolder:
         yield from (self.path / name for name in _CORE if (self.path / name).is_file())
         for folder in ("signals", "data"):
             yield from (self.path / folder).glob("*.*")
+        for pattern in _MODELS:
+            for model in self.path.glob(pattern):
+                yield from (file for file in model.rglob("*") if file.is_file())
 
     def _write(self, name: str, content: bytes) -> None:
         file = self.path / name
-        with writing(file):
+        with writing(file, self._flags):
             file.parent.mkdir(parents=True, exist_ok=True)
             handle, draft = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
             try:
@@ -269,8 +283,8 @@ class RunFolder:
 
 
 @contextmanager
-def writing(file: Path) -> Iterator[None]:
-    """Says what cannot be written, and why, instead of a bare OSError."""
+def writing(file: Path, flags: str = "--run-dir or --runs") -> Iterator[None]:
+    """Says what cannot be written, and why, instead of a bare OSError; `flags` choose the place."""
     try:
         yield
     except OSError as error:
@@ -279,7 +293,7 @@ def writing(file: Path) -> Iterator[None]:
             f"cannot write {file}: {'the disk is full' if full else error.strerror}",
             fix="free some space and run the same command: what was measured is kept"
             if full
-            else "choose another folder with --run-dir or --runs",
+            else f"choose another folder with {flags}",
         ) from error
 
 

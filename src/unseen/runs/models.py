@@ -14,7 +14,7 @@ from unseen.targets.files import locate, no_base
 from unseen.targets.limited import LimitedTarget
 
 if TYPE_CHECKING:
-    from unseen.runs.config import FinetuneAudit
+    from unseen.runs.config import FinetuneAudit, LayoutChoices
     from unseen.signals.base import Encoder
     from unseen.types import Record
 
@@ -40,7 +40,7 @@ class HasReference(Protocol):
         """The reference model, or None."""
 
 
-def layout_of(config: FinetuneAudit) -> Layout:
+def layout_of(config: LayoutChoices) -> Layout:
     """The choices that turn records into token ids."""
     return Layout(
         template=config.template,

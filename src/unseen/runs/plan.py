@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 _NOT_OF_THE_PLAN = {
     "run_dir", "runs", "cache_dir", "cache", "offline", "batch_tokens", "threads", "reveal", "keep_tokens",
     "members", "nonmembers", "data", "reference_pool", "model", "adapter", "base_model", "reference",
-    "shadow", "gate",
+    "shadow", "gate", "run_of",
 }  # fmt: skip
 
 _OF_A_MODEL = ("adapter", "base_model", "revision", "tokenizer")
@@ -118,6 +118,23 @@ def check_inputs(
             fix="unseen audit finetune --model MODEL --members FILE --nonmembers FILE"
             if faults
             else f"leave out {' '.join(idle)}",
+        )
+
+
+def check_run_of(
+    config: FinetuneAudit, target: LogprobTarget | None, records: Records | None
+) -> None:
+    """Refuses a model or records as objects where a train run names both.
+
+    Raises:
+        ConfigError: with every fault.
+    """
+    twice = [what for what, one in (("model", target), ("records", records)) if one is not None]
+    if twice:
+        raise ConfigError(
+            f"the {' and the '.join(twice)} come from the train run {config.run_of}, and are given as "
+            "an object too",
+            fix="leave out one of them",
         )
 
 

@@ -1,0 +1,308 @@
+"""A training, its folder, and an audit that takes everything from it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import records
+import tiny
+import torch
+import yaml
+
+import unseen
+from unseen.data.duplicates import find_overlap
+from unseen.data.records import read_side
+from unseen.errors import ConfigError, DataError, ModelError, StoreError, UsageError
+from unseen.runs.train_config import RECIPE, TrainRun, said_of_fields
+from unseen.runs.trained import TrainedRun, _check_base
+from unseen.targets.loading import open_tokenizer
+from unseen.training.recipe import Privacy, Recipe
+
+N = 60
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
+    """A base model, a file of records, and a target that was trained on a third of them."""
+    where = tmp_path_factory.mktemp("train")
+    base = tiny.folder(where / "base", dtype=torch.float32)
+    members, nonmembers = records.sides(where, N // 2, plant=True)
+    data = where / "all.jsonl"
+    data.write_text(members.read_text() + nonmembers.read_text())
+    choices = {"model": str(base), "data": str(data), "epochs": 1, "learning_rate": 1e-2}
+    target = unseen.train(**choices, n=20, held_out=20, out=where / "target")
+    return SimpleNamespace(
+        where=where, base=base, data=data, members=members, nonmembers=nonmembers,
+        choices=choices, target=target,
+    )  # fmt: skip
+
+
+def rows(folder: Path) -> dict[str, dict]:
+    import pyarrow.parquet as pq
+
+    return {row["id"]: row for row in pq.read_table(folder / "trained.parquet").to_pylist()}
+
+
+# --- the folder --------------------------------------------------------------------------------
+
+
+def test_the_folder_says_who_was_trained_on_and_nothing_of_what_they_say(made) -> None:
+    folder = made.target.folder
+    kept = rows(folder)
+    ids = {record.id for record in read_side(made.data)}
+    assert kept.keys() < ids
+    assert len(kept) == 40
+    assert sum(row["trained"] for row in kept.values()) == 20
+    assert {row["times"] for row in kept.values() if row["trained"]} == {1}
+    assert {row["times"] for row in kept.values() if not row["trained"]} == {0}
+    about = made.target.about
+    assert (about["status"], about["role"]) == ("complete", "target")
+    assert about["n"] == {"trained": 20, "held_out": 20}
+    lines = (folder / "losses.csv").read_text().splitlines()
+    assert lines[0] == "step,epoch,loss"
+    assert len(lines) == 1 + about["steps"] == 4
+    assert not (folder / "checkpoint").exists()
+    said = b"".join(file.read_bytes() for file in folder.rglob("*") if file.is_file())
+    assert not any(records.planted(i).encode() in said for i in range(records.N_PLANTED))
+
+
+def test_the_same_seed_draws_the_same_records_and_another_one_others(made, tmp_path) -> None:
+    again = unseen.train(**made.choices, n=20, held_out=20, out=tmp_path / "again")
+    other = unseen.train(**made.choices, n=20, held_out=20, seed=1, out=tmp_path / "other")
+
+    def trained(run: unseen.Trained) -> set[str]:
+        return {id_ for id_, row in rows(run.folder).items() if row["trained"]}
+
+    assert trained(again) == trained(made.target) != trained(other)
+    weights = [(run.model / "model.safetensors").read_bytes() for run in (made.target, again)]
+    assert weights[0] == weights[1]
+    texts = [{row["text"] for row in rows(run.folder).values()} for run in (made.target, again)]
+    assert texts[0].isdisjoint(texts[1])  # each run has a key of its own
+
+
+def test_what_is_trained_is_not_trained_again_and_other_choices_are_refused(made) -> None:
+    said: list[str] = []
+    out = made.target.folder
+    unseen.train(**made.choices, n=20, held_out=20, out=out, note=said.append)
+    assert any("trained already" in sentence for sentence in said)
+    with pytest.raises(ConfigError, match="holds another run"):
+        unseen.train(**made.choices, n=21, held_out=20, out=out)
+
+
+def test_the_written_configuration_repeats_the_training(made, tmp_path) -> None:
+    config = yaml.safe_load((made.target.folder / "config.yaml").read_text())
+    said: list[str] = []
+    unseen.train(config=TrainRun(**config), note=said.append)
+    assert any("trained already" in sentence for sentence in said)
+
+
+def test_all_members_are_trained_on_and_nonmembers_are_held_out(made, tmp_path) -> None:
+    files = {"members": str(made.members), "nonmembers": str(made.nonmembers)}
+    choices = {k: v for k, v in made.choices.items() if k != "data"}
+    run = unseen.train(**choices, **files, method="lora", lora_rank=2, out=tmp_path / "lora")
+    kept = rows(run.folder)
+    assert {id_ for id_, row in kept.items() if row["trained"]} == {
+        record.id for record in read_side(made.members)
+    }
+    assert len(kept) == N
+    result = run.audit(
+        attacks="reference", control="none", bootstrap=200, runs=tmp_path, cache=False
+    )
+    assert result.results.reference is not None
+    assert result.results.data.members.path == str(made.members)
+
+
+# --- an audit of the run -----------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def audited(made) -> unseen.Audit:
+    return made.target.audit(
+        attacks="loss,reference",
+        bootstrap=200,
+        runs=made.where / "runs",
+        cache=False,
+        preflight=False,
+    )
+
+
+def test_an_audit_of_the_run_judges_what_the_run_says(made, audited) -> None:
+    kept = rows(made.target.folder)
+    table = audited.to_pandas()
+    assert dict(zip(table["id"], table["member"], strict=True)) == {
+        id_: row["trained"] for id_, row in kept.items()
+    }
+    config = json.loads((audited.folder / "run.json").read_text())["config"]
+    assert config["end_of_turn"] == "include"
+    assert config["split_origin"] == "random"
+    assert audited.results.reference is not None
+    assert "base" in audited.results.reference["model"]
+    assert unseen.verify_run(audited.folder).ok
+
+
+def test_limit_draws_on_each_side(made, tmp_path) -> None:
+    result = made.target.audit(
+        attacks="loss", bootstrap=200, limit=12, runs=tmp_path, cache=False, preflight=False
+    )
+    assert (result.results.data.members.n_judged, result.results.data.nonmembers.n_judged) == (
+        12,
+        12,
+    )
+
+
+@pytest.mark.parametrize(
+    "choices",
+    [
+        {"template": "plain"},
+        {"loss_on": "all"},
+        {"max_length": 30},
+        {"truncation": "left"},
+        {"model": "elsewhere"},
+        {"members": "members.jsonl"},
+        {"format": "text"},
+        {"tokenizer": "other"},
+    ],
+)
+def test_what_contradicts_the_run_is_refused_by_name(made, choices) -> None:
+    flag = f"--{next(iter(choices)).replace('_', '-')}"
+    with pytest.raises(ConfigError, match=flag):
+        unseen.audit_finetune(run_of=str(made.target.folder), **choices)
+
+
+def test_objects_beside_the_run_are_refused(made) -> None:
+    with pytest.raises(ConfigError, match="come from the train run"):
+        unseen.audit_finetune(unseen.FakeTarget(), run_of=str(made.target.folder))
+
+
+def test_changed_records_are_found(made, tmp_path) -> None:
+    lines = made.data.read_text().splitlines()
+    kept = rows(made.target.folder)
+    at = next(i for i, line in enumerate(lines) if json.loads(line)["id"] in kept)
+    row = json.loads(lines[at])
+    changed = tmp_path / "changed.jsonl"
+    changed.write_text(
+        "\n".join([*lines[:at], json.dumps(row | {"completion": "New."}), *lines[at + 1 :]])
+    )
+    with pytest.raises(DataError, match="say something else") as caught:
+        TrainedRun(made.target.folder).records(data=str(changed))
+    assert row["id"] in str(caught.value)
+    assert row["completion"] not in str(caught.value)
+    changed.write_text("\n".join(lines[:at] + lines[at + 1 :]))
+    with pytest.raises(DataError, match="are not there"):
+        TrainedRun(made.target.folder).records(data=str(changed))
+    moved = tmp_path / "moved.jsonl"
+    moved.write_text("\n".join(reversed(lines)))
+    found = TrainedRun(made.target.folder).records(data=str(moved))
+    assert (len(found.members), len(found.nonmembers)) == (20, 20)
+
+
+def test_the_folder_may_move_with_what_it_names(made, tmp_path) -> None:
+    there = tmp_path / "there"
+    shutil.copytree(made.where, there, ignore=shutil.ignore_patterns("runs"))
+    run = TrainedRun(there / "target")
+    assert run.place(run.base) == str(there / "base")
+    assert run.records().sources["members"].path == str(there / "all.jsonl")
+
+
+def test_other_tokens_than_were_learned_are_refused(made, monkeypatch) -> None:
+    run = TrainedRun(made.target.folder)
+    from unseen.data.templates import RecordEncoder
+    from unseen.targets.files import locate
+
+    tokenizer, limit = open_tokenizer(locate(str(run.model)), None, trust_remote_code=False)
+    judged = run.records().records
+    run.check_tokens(RecordEncoder(tokenizer, run.layout, limit=limit), judged)
+    with pytest.raises(ConfigError, match=r"40 of 40 records have other tokens"):
+        run.check_tokens(RecordEncoder(tokenizer, run.layout, limit=12), judged)
+
+
+def test_a_changed_base_or_model_is_found(made, tmp_path) -> None:
+    there = tmp_path / "there"
+    shutil.copytree(made.where, there, ignore=shutil.ignore_patterns("runs"))
+    run = TrainedRun(there / "target")
+    _check_base(run, str(made.base))
+    with pytest.raises(ModelError, match="weights differ"):
+        _check_base(run, str(run.model))
+    with pytest.raises(ModelError, match="is not there: "):
+        _check_base(run, str(there / "nowhere"))
+    (there / "target" / "model" / "config.json").write_text("{}")
+    with pytest.raises(StoreError, match="not as the training left it"):
+        TrainedRun(there / "target")
+
+
+# --- bad input ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("choices", "message"),
+    [
+        ({"model": ""}, "--model BASE"),
+        ({"out": None}, "--out DIR"),
+        ({"data": None}, "--data FILE"),
+        ({"n": 5, "share": 0.4}, "--n and --share"),
+        ({"n": N}, "leave none to hold out"),
+        ({"n": 2 * N}, "--n"),
+        ({"share": 0.001}, "--share 0.001 of 60 records is none"),
+        ({"members": "x.jsonl"}, "exclude each other"),
+        ({"nonmembers": "x.jsonl", "data": None}, "--nonmembers needs --members"),
+        ({"epochs": 0}, "epochs"),
+        ({"epoch": 2}, "did you mean 'epochs'"),
+        ({"count": 2}, "unseen train shadow"),
+        ({"not_in": "nowhere"}, "is no run folder"),
+    ],
+)
+def test_bad_choices_say_what_to_type(made, choices, message, tmp_path) -> None:
+    with pytest.raises(UsageError) as caught:
+        unseen.train(**({**made.choices, "out": tmp_path / "out"} | choices))
+    assert message in str(caught.value)
+    assert not (tmp_path / "out").exists()
+
+
+def test_files_that_hold_too_little(made, tmp_path) -> None:
+    file = tmp_path / "few.jsonl"
+    for text, message in (
+        ("", "is an empty file"),
+        ('{"text": "One record alone is here."}\n', "holds one record"),
+    ):
+        file.write_text(text)
+        with pytest.raises(UsageError, match=message):
+            unseen.train(**(made.choices | {"data": str(file), "out": tmp_path / "out"}))
+
+
+def test_a_folder_with_something_else_in_it_is_left_alone(made, tmp_path) -> None:
+    (tmp_path / "mine.txt").write_text("mine")
+    with pytest.raises(ConfigError, match="not empty and no train run"):
+        unseen.train(**made.choices, out=tmp_path)
+    assert (tmp_path / "mine.txt").read_text() == "mine"
+    with pytest.raises(ConfigError, match="is a file"):
+        unseen.train(**made.choices, out=tmp_path / "mine.txt")
+
+
+def test_every_field_of_a_recipe_is_an_option_that_is_explained() -> None:
+    said = said_of_fields(Privacy) | said_of_fields(Recipe)
+    assert {"method", "epochs", "epsilon", "noise_multiplier", "delta"} < set(RECIPE)
+    for name in RECIPE:
+        assert TrainRun.model_fields[name].description == said[name]
+    assert TrainRun(lora_targets="q_proj, v_proj").recipe.lora_targets == ("q_proj", "v_proj")
+    assert TrainRun().recipe == Recipe()
+    private = TrainRun(epsilon=4.0, max_grad_norm=0.5).recipe
+    assert private.privacy == Privacy(epsilon=4.0, max_grad_norm=0.5)
+    with pytest.raises(ConfigError, match="neither of epsilon and noise_multiplier"):
+        _ = TrainRun(delta=1e-4).recipe
+
+
+def test_texts_of_one_kind_stay_on_one_side(made, tmp_path) -> None:
+    lines = made.data.read_text().splitlines()
+    twice = tmp_path / "twice.jsonl"
+    again = [json.dumps(json.loads(line) | {"id": f"again-{i}"}) for i, line in enumerate(lines)]
+    twice.write_text("\n".join([*lines, *again]))
+    run = unseen.train(**(made.choices | {"data": str(twice), "out": tmp_path / "out"}))
+    found = TrainedRun(run.folder).records()
+    assert len(found) == 2 * N
+    assert not find_overlap(found)
+    assert np.isclose(len(found.members) / len(found), 0.5, atol=0.02)
