@@ -277,6 +277,10 @@ class Tokenizer(Protocol):
         """Content hash: equal for tokenizers that encode alike."""
 
     @property
+    def size(self) -> int:
+        """How many token ids there are."""
+
+    @property
     def bos_id(self) -> int | None:
         """The id that the tokenizer itself puts in front of a text, or None."""
 

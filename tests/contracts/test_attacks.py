@@ -31,6 +31,7 @@ from unseen.signals.base import (
     access_needed,
     key,
 )
+from unseen.signals.frequencies import Corpus
 from unseen.signals.retrieval import Pool
 from unseen.targets.access import Access
 from unseen.targets.fake import FakeTarget
@@ -63,7 +64,7 @@ class World:
 
 def text(rng: np.random.Generator) -> str:
     """A sentence of invented words."""
-    return " ".join("".join(rng.choice(SYLLABLES, size=rng.integers(1, 4))) for _ in range(7))
+    return " ".join("".join(rng.choice(SYLLABLES, size=rng.integers(1, 4))) for _ in range(16))
 
 
 def signals_of(specs: Sequence[str]) -> list[Signal]:
@@ -102,6 +103,7 @@ def made(*, apart: bool, alone: int | None = None) -> World:
         "shadows": shadows(encoder, texts, 8.0),
         "known_members": tuple(shots[0::2]),
         "known_nonmembers": tuple(shots[1::2]),
+        "corpus": Corpus([record.response for record in shots]),
         "pool": Pool(shots[1::2]),
     }
     learning = [*BLIND, *([] if apart else FUSED)]

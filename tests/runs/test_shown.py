@@ -124,3 +124,40 @@ def test_an_encoder_that_cannot_be_had(files: dict[str, Any]) -> None:
         assert "unseen[semantic]" in str(raised.value)
     else:
         assert "cannot load the sentence encoder" in raised.value.problem
+
+
+# --- a corpus to count tokens in ----------------------------------------------------------------
+
+
+def test_tokens_are_counted_in_the_corpus_or_else_in_the_pool(
+    files: dict[str, Any], tmp_path: Path
+) -> None:
+    files["attacks"] = ("dc_pdd",)
+    of_pool = audited(files)
+    assert of_pool.results.data is not None
+    assert of_pool.results.data.corpus is not None
+    assert (of_pool.results.data.corpus.path, of_pool.results.data.corpus.n) == (
+        files["reference_pool"],
+        8,
+    )
+    del files["reference_pool"]
+    corpus = tmp_path / "corpus.jsonl"
+    corpus.write_text('{"text": "Texts of others."}\n{"text": "And more of them."}\n')
+    of_file = audited(files, corpus=str(corpus))
+    assert of_file.results.data is not None
+    assert of_file.results.data.corpus is not None
+    assert of_file.results.data.corpus.n == 2
+    assert of_file.results.run.plan != of_pool.results.run.plan
+    kept = b"".join(path.read_bytes() for path in of_file.folder.rglob("*") if path.is_file())
+    assert b"frequency" not in kept
+
+
+def test_a_corpus_that_is_missing_or_idle_is_named(files: dict[str, Any]) -> None:
+    pool = files.pop("reference_pool")
+    files["attacks"] = ("dc_pdd", "loss")
+    with pytest.raises(AccessError, match=r"--corpus FILE, or --reference-pool FILE"):
+        audited(files)
+    with pytest.raises(DataError, match="missing"):
+        audited(files, corpus="missing.jsonl")
+    with pytest.raises(ConfigError, match="--corpus is read by dc_pdd"):
+        audited(files, corpus=pool, attacks=("loss",))

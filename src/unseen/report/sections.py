@@ -328,7 +328,10 @@ def _cost(results: Results, about: Mapping[str, Any]) -> tuple[Block, ...]:
         pairs.append(("set aside as known", f"{data.set_aside[0]} + {data.set_aside[1]}"))
         if (pool := data.reference_pool) is not None:
             by = " and ".join(pool.encoders)
-            pairs.append(("reference pool", f"{pool.n:,} demonstrations, prompts compared by {by}"))
+            how = f", prompts compared by {by}" if by else ""
+            pairs.append(("reference pool", f"{pool.n:,} demonstrations{how}"))
+        if data.corpus is not None:
+            pairs.append(("corpus", f"tokens counted in {data.corpus.n:,} texts"))
         pairs.append(("texts that repeat", f"{data.repeated[0]} + {data.repeated[1]}"))
     unscored = [
         (label_of(attack), f"{n:,}", reason)

@@ -45,6 +45,7 @@ from unseen.signals.base import (
     SHADOW,
     TARGET,
     Observations,
+    corpus_needed,
 )
 from unseen.targets.files import default_cache
 
@@ -191,7 +192,11 @@ def ready(
     for sentence in shadow_notes(shadows, prepared.judged.records):
         say(sentence)
     pool = None if prepared.pool_facts is None else prepared.pool_facts.sha256
-    identity = plan_id(config, prepared.judged, prepared.known, models, plan, pool, shadows)
+    corpus = None if prepared.corpus is None else prepared.corpus.sha256
+    if prepared.corpus is not None and corpus_needed(plan.signals):
+        say(f"counting tokens in the corpus of {prepared.corpus.n:,} texts")
+        prepared.corpus.counts(encoder.tokenizer)
+    identity = plan_id(config, prepared.judged, prepared.known, models, plan, pool, corpus, shadows)
     return Ready(config, prepared, models, plan, identity, shadows)
 
 
@@ -286,6 +291,7 @@ def _measure(start: Ready, store: Store, progress: Progress | None) -> tuple[Obs
         known_members=start.prepared.known.members,
         known_nonmembers=start.prepared.known.nonmembers,
         pool=start.prepared.pool,
+        corpus=start.prepared.corpus,
         batch_tokens=start.config.batch_tokens,
         progress=progress,
     )

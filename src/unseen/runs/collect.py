@@ -32,6 +32,7 @@ from unseen.signals.base import (
     access_needed,
     built_on,
 )
+from unseen.signals.frequencies import Corpus
 from unseen.signals.retrieval import Pool
 from unseen.signals.text import SameText
 from unseen.targets.access import LogprobTarget
@@ -114,6 +115,7 @@ def collect(
     known_members: tuple[Record, ...] = (),
     known_nonmembers: tuple[Record, ...] = (),
     pool: Pool | None = None,
+    corpus: Corpus | None = None,
     batch_tokens: int | None = None,
     progress: Progress | None = None,
 ) -> tuple[Observations, Cost]:
@@ -129,6 +131,7 @@ def collect(
         known_members: records that are not judged, for prefixes.
         known_nonmembers: the same of the other side; the population too.
         pool: demonstrations of others.
+        corpus: texts to count tokens in.
         batch_tokens: padded tokens a batch; None leaves it to the target.
         progress: told how far it is.
 
@@ -140,7 +143,7 @@ def collect(
             no log-probabilities. Nothing has been asked yet then.
     """
     wanted = _wanted(signals, models, shadows)
-    shown = _Shown(known_members, known_nonmembers, pool)
+    shown = _Shown(known_members, known_nonmembers, pool, corpus)
     cost = Cost()
     seen = _Seen()
     written: dict[Signal, dict[str, Any]] = {}
@@ -247,6 +250,7 @@ class _Shown:
     known_members: tuple[Record, ...]
     known_nonmembers: tuple[Record, ...]
     pool: Pool | None
+    corpus: Corpus | None = None
 
 
 @dataclass(frozen=True)
@@ -297,7 +301,8 @@ def _materials(
         shown.known_nonmembers,
         of_target,
         shown.pool,
-        written or {},
+        corpus=shown.corpus,
+        written=written or {},
     )
 
 

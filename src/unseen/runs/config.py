@@ -20,7 +20,7 @@ _HELP = "unseen audit finetune --help lists every option"
 _PLACES = (
     "model", "adapter", "base_model", "reference", "tokenizer", "shadow", "run_of", "members", "nonmembers",
     "data",
-    "reference_pool", "run_dir", "runs", "cache_dir",
+    "reference_pool", "corpus", "run_dir", "runs", "cache_dir",
 )  # fmt: skip
 _LONGEST_NAME, _LONGEST_PATH = 255, 4000  # bytes that file systems take, characters of a whole path
 _MANY = 12  # options, above which a message does not list them all
@@ -179,6 +179,11 @@ class FinetuneAudit(LayoutChoices, RecordForm, StatisticsChoices):
     nonmembers: str | None = Field(None, description="file of held-out records, same source")
     data: str | None = Field(None, description="one file with both, and --label-column")
     label_column: str | None = Field(None, description="column that says member or non-member")
+    corpus: str | None = Field(
+        None,
+        description="file of texts like those that the model was pre-trained on, for dc_pdd; "
+        "default: the texts of --reference-pool",
+    )
     reference_pool: str | None = Field(
         None, description="file of demonstrations that nobody trained on, for icp_ref"
     )

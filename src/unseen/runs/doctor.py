@@ -112,7 +112,8 @@ def diagnose(
             attack,
             models[TARGET].target.access,
             reference=REFERENCE in models,
-            pool=True,  # these two are a matter of other files, not of the model
+            pool=True,  # these are a matter of other files, not of the model
+            corpus=True,
             shadows=True,
         )
         if why is None:

@@ -25,6 +25,7 @@ from unseen.signals.base import (
     ScoreSignal,
     Signal,
     as_control,
+    corpus_needed,
     key,
     pool_needed,
 )
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
 _NOT_OF_THE_PLAN = {
     "run_dir", "runs", "cache_dir", "cache", "offline", "batch_tokens", "threads", "reveal", "keep_tokens",
     "members", "nonmembers", "data", "reference_pool", "model", "adapter", "base_model", "reference",
-    "shadow", "gate", "run_of",
+    "shadow", "corpus", "gate", "run_of",
 }  # fmt: skip
 
 _OF_A_MODEL = ("adapter", "base_model", "revision", "tokenizer")
@@ -249,12 +250,13 @@ def _obstacle(config: FinetuneAudit, attack: Attack, models: dict[str, Model]) -
         models[TARGET].target.access,
         reference=REFERENCE in models,
         pool=config.reference_pool is not None,
+        corpus=(config.corpus or config.reference_pool) is not None,
         shadows=bool(config.shadow),
     )
 
 
 def obstacle(
-    attack: Attack, access: Access, *, reference: bool, pool: bool, shadows: bool
+    attack: Attack, access: Access, *, reference: bool, pool: bool, corpus: bool, shadows: bool
 ) -> str | None:
     """Why an attack cannot be run, or None where it can.
 
@@ -263,6 +265,7 @@ def obstacle(
         access: what the target gives.
         reference: whether there is a reference model.
         pool: whether there is a reference pool.
+        corpus: whether there is a corpus, or a reference pool that is one.
         shadows: whether there are shadow models.
     """
     if attack.access > access:
@@ -275,6 +278,8 @@ def obstacle(
         return "it needs models trained as the target was, on other records: --shadow MODEL"
     if not pool and pool_needed(attack.signals()):
         return "it needs demonstrations of others: --reference-pool FILE"
+    if not corpus and corpus_needed(attack.signals()):
+        return "it needs texts to count tokens in: --corpus FILE, or --reference-pool FILE"
     return None
 
 
@@ -314,6 +319,7 @@ def plan_id(
     models: dict[str, Model],
     plan: Plan,
     pool: str | None = None,
+    corpus: str | None = None,
     shadows: Sequence[Shadow] = (),
 ) -> str:
     """A hash of everything that the results depend on."""
@@ -332,6 +338,8 @@ def plan_id(
     }
     if pool is not None:
         about["reference_pool"] = pool
+    if corpus is not None:
+        about["corpus"] = corpus
     if shadows:
         everybody = (*judged.records, *known.records)
         about["shadows"] = [

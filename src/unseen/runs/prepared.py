@@ -17,9 +17,10 @@ from unseen.data.split import JUDGED_PER_KNOWN, set_aside
 from unseen.data.templates import RecordEncoder
 from unseen.errors import ConfigError
 from unseen.runs.rendered import rendered
-from unseen.runs.results import DataFacts, ReferencePool, Side
-from unseen.runs.shown import read_pool
+from unseen.runs.results import CorpusFacts, DataFacts, ReferencePool, Side
+from unseen.runs.shown import read_corpus, read_pool
 from unseen.signals.base import Encoder, Signal, known_needed, population_wanted
+from unseen.signals.frequencies import Corpus
 from unseen.signals.retrieval import Pool
 
 if TYPE_CHECKING:
@@ -38,6 +39,8 @@ class Prepared:
     telling_words: tuple[str, ...] = ()
     pool: Pool | None = None
     pool_facts: ReferencePool | None = None
+    corpus: Corpus | None = None
+    corpus_facts: CorpusFacts | None = None
 
 
 def read(config: FinetuneAudit) -> Records:
@@ -94,11 +97,20 @@ def prepare(config: FinetuneAudit, records: Records, signals: Iterable[Signal] =
         # Said to whoever has the records; the run folder counts them, unless text is revealed.
         notes.append(f"words that tell members from non-members: {', '.join(words)}")
     shown = read_pool(config, split.audited.records, signals)
-    if shown is None:
-        return Prepared(split.audited, split.known, dropped, twins, notes, words)
-    notes += shown.notes
+    pool, facts = (None, None) if shown is None else (shown.pool, shown.facts)
+    notes += () if shown is None else shown.notes
+    corpus, corpus_facts = read_corpus(config, pool, signals)
     return Prepared(
-        split.audited, split.known, dropped, twins, notes, words, shown.pool, shown.facts
+        judged=split.audited,
+        known=split.known,
+        dropped=dropped,
+        repeated=twins,
+        notes=notes,
+        telling_words=words,
+        pool=pool,
+        pool_facts=facts,
+        corpus=corpus,
+        corpus_facts=corpus_facts,
     )
 
 
@@ -134,6 +146,7 @@ def data_facts(
         dropped=dict(Counter(dropped.reason for dropped in prepared.dropped)),
         set_aside=(len(known.members), len(known.nonmembers)),
         reference_pool=prepared.pool_facts,
+        corpus=prepared.corpus_facts,
         truncated=truncated,
         repeated=(prepared.repeated["members"], prepared.repeated["nonmembers"]),
         scored_tokens=sum(lengths.values()),

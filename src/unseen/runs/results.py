@@ -220,6 +220,14 @@ class ReferencePool(Part):
     )
 
 
+class CorpusFacts(Part):
+    """Texts that attacks count tokens in, without the texts."""
+
+    path: str
+    sha256: str = Field(description="of the texts, not of the file's bytes")
+    n: int
+
+
 class DataFacts(Part):
     """The records, without their text."""
 
@@ -237,6 +245,7 @@ class DataFacts(Part):
     reference_pool: ReferencePool | None = Field(
         None, description="null where no attack shows demonstrations of others"
     )
+    corpus: CorpusFacts | None = Field(None, description="null where no attack counts tokens")
     truncated: int = Field(0, description="judged records that were cut to fit the context")
     repeated: tuple[int, int] = Field(
         (0, 0), description="records of each side whose text occurs more than once there"

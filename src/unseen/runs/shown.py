@@ -1,4 +1,4 @@
-"""The reference pool: demonstrations of others that attacks show to the model."""
+"""What attacks take from others: demonstrations to show to the model, texts to count tokens in."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING
 from unseen.data.duplicates import repeats_in
 from unseen.data.records import read_side
 from unseen.errors import ConfigError, DataError
-from unseen.runs.results import ReferencePool
-from unseen.signals.base import Signal, pool_needed
+from unseen.runs.results import CorpusFacts, ReferencePool
+from unseen.signals.base import Signal, corpus_needed, pool_needed
+from unseen.signals.frequencies import Corpus
 from unseen.signals.retrieval import Pool, RetrievedProbes
+from unseen.targets.files import default_cache
 from unseen.types import Record
 
 if TYPE_CHECKING:
@@ -58,9 +60,10 @@ def read_pool(
     file = config.reference_pool
     if file is None or not signals:
         return None
-    if not pool_needed(signals):
+    counted = corpus_needed(signals) and config.corpus is None
+    if not pool_needed(signals) and not counted:
         raise ConfigError(
-            "--reference-pool is read by icp_ref, which is not among the attacks",
+            "--reference-pool is read by icp_ref and dc_pdd, none of which is among the attacks",
             fix="leave out --reference-pool, or add --attacks icp_ref",
         )
     found = tuple(filter(_answers, read_side(file)))
@@ -70,7 +73,7 @@ def read_pool(
     encoders = sorted({s.encoder for s in signals if isinstance(s, RetrievedProbes)})
     for encoder in encoders:
         pool.index(encoder)
-    most = max(s.probes for s in signals if isinstance(s, RetrievedProbes))
+    most = max((s.probes for s in signals if isinstance(s, RetrievedProbes)), default=0)
     notes = []
     if alike:
         notes.append(
@@ -85,6 +88,32 @@ def read_pool(
         path=file, sha256=_content_hash(found), n=len(found), encoders=tuple(encoders)
     )
     return Shown(pool, facts, tuple(notes))
+
+
+def read_corpus(
+    config: FinetuneAudit, pool: Pool | None, signals: Sequence[Signal]
+) -> tuple[Corpus | None, CorpusFacts | None]:
+    """Texts to count tokens in: those of a file, or else of the reference pool.
+
+    Raises:
+        DataError: where the file cannot be read, or is empty.
+        ConfigError: where it is named and nothing would be counted.
+    """
+    file = config.corpus
+    if not corpus_needed(signals):
+        if file is not None and signals:
+            raise ConfigError(
+                "--corpus is read by dc_pdd, which is not among the attacks",
+                fix="leave out --corpus, or add --attacks dc_pdd",
+            )
+        return None, None
+    if file is None and pool is None:
+        return None, None
+    found = read_side(file) if file is not None else () if pool is None else pool.records
+    cache = (config.cache_dir or default_cache()) / "frequencies" if config.cache else None
+    corpus = Corpus([record.text for record in found], cache)
+    where = file or config.reference_pool or ""
+    return corpus, CorpusFacts(path=where, sha256=corpus.sha256, n=corpus.n)
 
 
 def _answers(record: Record) -> bool:

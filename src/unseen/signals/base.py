@@ -45,6 +45,7 @@ from unseen.types import (
 )
 
 if TYPE_CHECKING:
+    from unseen.signals.frequencies import Corpus
     from unseen.signals.retrieval import Pool
 
 TARGET = "target"
@@ -105,6 +106,7 @@ class Materials:
         known_nonmembers: records set aside, not judged, known to be non-members.
         of_target: the target's encoder, for signals that compare another model with it.
         pool: demonstrations of others, for signals that show some.
+        corpus: texts to count tokens in.
         written: continuation signal -> record id -> its value, or why there is none, for signals
             that are `built_on` it.
     """
@@ -114,6 +116,7 @@ class Materials:
     known_nonmembers: tuple[Record, ...] = ()
     of_target: Encoder | None = None
     pool: Pool | None = None
+    corpus: Corpus | None = None
     written: Mapping[Signal, Mapping[str, Any]] = field(default_factory=dict)
 
 
@@ -387,6 +390,11 @@ def pool_needed(signals: Iterable[Signal]) -> bool:
     Such a signal says so by a class variable `needs_pool`.
     """
     return any(getattr(signal, "needs_pool", False) for signal in signals)
+
+
+def corpus_needed(signals: Iterable[Signal]) -> bool:
+    """Whether any of the signals counts tokens in a corpus: its class variable `needs_corpus`."""
+    return any(getattr(signal, "needs_corpus", False) for signal in signals)
 
 
 def one_request(encoded: Encoded) -> Ask:

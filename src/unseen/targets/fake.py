@@ -62,6 +62,10 @@ class FakeTokenizer:
         return f"fake-bytes-{int(self.bos)}{int(self.chat)}"
 
     @property
+    def size(self) -> int:
+        return VOCABULARY
+
+    @property
     def bos_id(self) -> int | None:
         return _BOS if self.bos else None
 

@@ -27,6 +27,7 @@ class HFTokenizer:
         if isinstance(template, dict):  # several, by name
             template = template.get("default")
         self.chat_template: str | None = template if isinstance(template, str) else None
+        self.size = len(tokenizer)
         self.fingerprint = self._content_hash()
 
     def encode(self, text: str) -> list[int]:
