@@ -16,6 +16,7 @@ _WEIGHTS = ("*.safetensors", "*.bin", "*.pt", "*.pth")
 _NO_WEIGHTS = ("training_args", "optimizer", "scheduler", "scaler", "rng_state")
 _CONFIGS = ("config.json", "generation_config.json", "adapter_config.json")
 _ADAPTER = "adapter_config.json"
+BASE_FACTS = "unseen_base.json"  # beside an adapter: what its configuration has no word for
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,7 @@ class Source:
         model_name: what the user calls the model without the adapter.
         revision: of a hub name.
         adapter_name: what the user calls the adapter, where that is not its folder.
+        bits: 4 or 8, where the model's weights are quantised on loading, or None.
     """
 
     model: str
@@ -35,6 +37,7 @@ class Source:
     model_name: str
     revision: str | None = None
     adapter_name: str | None = None
+    bits: int | None = None
 
     @property
     def name(self) -> str:
@@ -56,6 +59,7 @@ def locate(
     base_model: str | None = None,
     revision: str | None = None,
     cache_dir: Path | None = None,
+    bits: int | None = None,
 ) -> Source:
     """Finds out what a user's word for a model means.
 
@@ -65,23 +69,57 @@ def locate(
         base_model: an adapter's base, if not where its configuration says.
         revision: of a hub name.
         cache_dir: where a converted GGUF file is kept.
+        bits: 4 or 8 quantises the model's weights on loading. An adapter that was trained on such
+            weights says so itself.
 
     Raises:
         ModelError: where files are missing; says which, and what would do.
     """
+    if bits not in (None, 4, 8):
+        raise ModelError(f"got bits={bits}, expected 4 or 8")
     path = Path(model).expanduser()
     if adapter is not None:
         _refuse_second_base(base_model, model)
         on_it = _adapter_folder(Path(adapter).expanduser())
-        return Source(_model_folder(path, model, revision, cache_dir), on_it, model, revision)
+        folder = _model_folder(path, model, revision, cache_dir)
+        return Source(folder, on_it, model, revision, bits=_bits(folder, on_it, bits))
     place = path if _is_adapter(path) else Path(_model_folder(path, model, revision, cache_dir))
     if not _is_adapter(place):
         _refuse_second_base(base_model, model)
-        return Source(str(place), None, model, revision)
+        return Source(str(place), None, model, revision, bits=bits)
     base = base_model or _base_of(_adapter_folder(place))
     from_hub = place != path
     where = _model_folder(Path(base).expanduser(), base, None if from_hub else revision, cache_dir)
-    return Source(where, place, base, revision, model if from_hub else None)
+    return Source(
+        where, place, base, revision, model if from_hub else None, _bits(where, place, bits)
+    )
+
+
+def quantised_with(folder: Path) -> str | None:
+    """What the weights in a model folder are quantised with, for example "bitsandbytes"."""
+    try:
+        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        found = config["quantization_config"]["quant_method"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return str(found)
+
+
+def _bits(base: str, adapter: Path, bits: int | None) -> int | None:
+    """How an adapter's base is quantised on loading: as asked, or as the adapter was trained."""
+    file = adapter / BASE_FACTS
+    if bits is not None or not file.is_file() or quantised_with(Path(base)) is not None:
+        return bits
+    try:
+        found = json.loads(file.read_text(encoding="utf-8"))["bits"]
+    except (OSError, ValueError, KeyError, TypeError):
+        found = None
+    if found not in (4, 8):
+        raise ModelError(
+            f"{file} does not say how the base model is quantised",
+            fix='it holds {"bits": 4} or {"bits": 8}',
+        )
+    return int(found)
 
 
 def _refuse_second_base(base_model: str | None, model: str) -> None:

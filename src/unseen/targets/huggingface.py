@@ -15,6 +15,7 @@ import functools
 import inspect
 import warnings
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -76,6 +77,8 @@ class HFTarget:
         batch_tokens: padded tokens a batch; None chooses by device.
         padding: the side on which short rows are filled up (behind a shared prefix: the right).
         reference: "base" (an adapter's base model), another model's folder or name, or None.
+        bits: 4 or 8 quantises the weights on loading (extra `qlora`). An adapter that was trained on
+            such weights asks for it itself, if it was saved here.
 
     Raises:
         ModelError: where something is missing or cannot be loaded, with what to do about it.
@@ -100,6 +103,7 @@ class HFTarget:
         batch_tokens: int | None = None,
         padding: Padding = "right",
         reference: str | None = None,
+        bits: int | None = None,
     ) -> None:
         need("torch", "hf")
         need("transformers", "hf")
@@ -109,6 +113,7 @@ class HFTarget:
             base_model=base_model,
             revision=revision,
             cache_dir=cache_dir,
+            bits=bits,
         )
         self.name = source.name
         self.padding: Padding = padding
@@ -120,6 +125,7 @@ class HFTarget:
             "cache_dir": cache_dir,
             "batch_tokens": batch_tokens,
             "padding": padding,
+            "bits": bits,
         }
         loaded = load(
             source,
@@ -178,6 +184,8 @@ class HFTarget:
         }
         if self._source.adapter is not None and self.uses_adapter:
             facts["adapter"] = str(self._source.adapter)
+        if self._source.bits is not None:
+            facts["bits"] = str(self._source.bits)
         if self._source.revision:
             facts["revision"] = self._source.revision
         return facts
@@ -224,7 +232,7 @@ class HFTarget:
         return base
 
     def _become_base(self) -> None:
-        plain = Source(self._source.model, None, self._source.model_name, self._source.revision)
+        plain = replace(self._source, adapter=None, adapter_name=None)
         self.__dict__.pop("reference", None)
         self.uses_adapter = False
         self.name = f"{self._source.model_name} (base)"
@@ -233,7 +241,8 @@ class HFTarget:
         self._reference = None
 
     def _fingerprint(self, source: Source) -> str:
-        return f"hf-{fingerprint_of(source)}-{str(self.dtype).removeprefix('torch.')}"
+        bits = "" if source.bits is None else f"-{source.bits}bit"
+        return f"hf-{fingerprint_of(source)}-{str(self.dtype).removeprefix('torch.')}{bits}"
 
     # --- questions ----------------------------------------------------------------------------
 

@@ -6,10 +6,12 @@ import contextlib
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from unseen.errors import ModelError, need
-from unseen.targets.files import Source
+from unseen.targets.files import Source, quantised_with
+from unseen.targets.quantised import keep_trainable, need_backend, quantise
 from unseen.targets.quiet import quiet
 from unseen.targets.tokenizer import HFTokenizer
 
@@ -119,6 +121,14 @@ def _load_model(
     from transformers import AutoModelForCausalLM
 
     options: dict[str, Any] = {"dtype": dtype, "trust_remote_code": trust_remote_code}
+    method = quantised_with(Path(source.model))
+    quantised = method is not None or source.bits is not None
+    if source.bits is not None or method == "bitsandbytes":
+        need_backend()
+    if source.bits is not None:
+        options |= quantise(source, dtype, already=method)
+    if quantised:
+        options["device_map"] = {"": device}  # such weights are put in place once
     if attn_implementation is not None:
         options["attn_implementation"] = attn_implementation
     with _load_errors(source.model_name):
@@ -133,7 +143,10 @@ def _load_model(
         )
     if source.adapter is not None:
         model = _with_adapter(model, source)
-    model.to(device)
+    if quantised:
+        keep_trainable(model)
+    else:
+        model.to(device)
     model.eval()
     for parameter in model.parameters():
         parameter.requires_grad_(False)  # noqa: FBT003 (torch's own signature)

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from unseen.errors import ConfigError, UsageError, need
+from unseen.targets.quantised import mixes_records
 from unseen.training.loss import not_finite, record_losses
 from unseen.training.recipe import Accountant, Privacy, Recipe
 from unseen.types import Encoded
@@ -121,7 +122,7 @@ class PrivateSteps:
         optimizer: adds noise to what `gradients` has summed, and takes the step.
 
     Raises:
-        UsageError: the model checkpoints its gradients.
+        UsageError: the model checkpoints its gradients, or mixes records.
         ConfigError: as `budget`.
         MissingExtraError: opacus is not installed.
     """
@@ -130,6 +131,9 @@ class PrivateSteps:
         if any(getattr(module, "gradient_checkpointing", False) for module in model.modules()):
             msg = "single records have no gradients where gradients are checkpointed"
             raise UsageError(msg, fix="call gradient_checkpointing_disable() on the model")
+        if mixes_records(model):
+            msg = "outliers of one record change the gradients of others in these weights of 8 bits"
+            raise UsageError(msg, fix="load the unquantised model with bits=4 or bits=8")
         torch, privacy = need("torch", "hf"), _privacy(recipe)
         spent = budget(recipe, n_records)
         with _without_advice():

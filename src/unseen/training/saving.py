@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 from typing import Any
 
 from unseen.errors import ModelError, StoreError
+from unseen.targets.files import BASE_FACTS, quantised_with
 from unseen.targets.gguf import new_folder
 
 _TOKENIZER_FILES = (
@@ -53,11 +55,22 @@ def save(model: Any, tokenizer_folder: Path, out: Path) -> None:
                 for config in model.peft_config.values():
                     config.base_model_name_or_path = _base(config, tokenizer_folder)
                 model.save_pretrained(folder, save_embedding_layers=False)
+                _note_quantisation(model.get_base_model(), folder)
             else:
                 model.save_pretrained(folder)
         except SafetensorError as error:
             msg = f"cannot write {out}: {error}"
             raise StoreError(msg, fix="free some space, or choose another folder") from error
+
+
+def _note_quantisation(base: Any, adapter: Path) -> None:
+    """Writes down how the base was quantised: on other weights, the adapter is another model."""
+    config = getattr(base.config, "quantization_config", None)
+    if config is None or quantised_with(Path(base.config.name_or_path)) is not None:
+        return
+    for bits in (4, 8):
+        if getattr(config, f"load_in_{bits}bit", False):
+            (adapter / BASE_FACTS).write_text(json.dumps({"bits": bits}), encoding="utf-8")
 
 
 def _base(config: Any, tokenizer_folder: Path) -> str:
