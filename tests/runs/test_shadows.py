@@ -239,3 +239,86 @@ def test_a_text_is_known_again_in_another_form() -> None:
     other = Record("b", (Turn("user", "who? "), Turn("assistant", "Mina Okafor")))
     assert digest(one) == digest(other)
     assert digest(one) != digest(Record("c", (Turn("user", "Who?"), Turn("assistant", "Mina"))))
+
+
+# --- models of unseen train ---------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory) -> Any:
+    """A base, and two models that know what they were trained on."""
+    import tiny
+    import torch
+
+    where = tmp_path_factory.mktemp("trained")
+    base = tiny.folder(where / "base", dtype=torch.float32)
+    members, nonmembers = records.sides(where, 24)
+    choices = {"model": str(base), "epochs": 1, "learning_rate": 1e-2, "batch_size": 8}
+    target = unseen.train(
+        **choices, members=str(members), nonmembers=str(nonmembers), out=where / "target"
+    )
+    others, _ = records.sides(where / "others", 12, seed=9)
+    others.write_text(others.read_text() + members.read_text().splitlines()[0] + "\n")
+    other = unseen.train(**choices, members=str(others), seed=1, out=where / "other")
+    return target.folder, other.folder, members, nonmembers
+
+
+@pytest.mark.slow
+def test_a_train_run_says_what_it_has_learned(trained, tmp_path) -> None:
+    target, other, _, _ = trained
+    said: list[str] = []
+    choices: dict[str, Any] = {
+        "run_of": str(target), "attacks": ("loss", "lira", "rmia"), "bootstrap": 200, "fpr": (0.1,),
+        "cache_dir": tmp_path / "cache", "run_dir": tmp_path / "run", "preflight": False,
+    }  # fmt: skip
+    second = f"{other}/model=" + str(other.parent / "others" / "members.jsonl")
+    with pytest.raises(ConfigError, match="have the same weights"):
+        unseen.audit_finetune(**choices, shadow=(str(other), second))
+    result = unseen.audit_finetune(**choices, shadow=(str(other),), note=said.append)
+    assert any("1 of 44 audited records were in its data" in sentence for sentence in said)
+    assert result.results.shadows[0]["trained on"] == "13 records"
+    unscored = {row.name: row.unscored for row in result.results.attacks}
+    assert sum(unscored["rmia"].values()) == 1
+    assert any("one shadow shows no spread" in why for why in unscored["lira"])
+
+
+@pytest.mark.slow
+def test_a_trained_reference_must_not_know_the_records(trained, tmp_path) -> None:
+    target, other, members, nonmembers = trained
+    choices: dict[str, Any] = {
+        "model": str(target / "model"), "attacks": ("loss", "reference"), "bootstrap": 200,
+        "cache_dir": tmp_path / "cache", "run_dir": tmp_path / "run", "preflight": False,
+        "nonmembers": str(nonmembers), "fpr": (0.1,),
+    }  # fmt: skip
+    with pytest.raises(ConfigError, match="was trained on 1 of the audited records"):
+        unseen.audit_finetune(**choices, members=str(members), reference=str(other))
+    rest = tmp_path / "rest.jsonl"
+    rest.write_text("".join(members.read_text().splitlines(keepends=True)[1:]))
+    result = unseen.audit_finetune(**choices, members=str(rest), reference=str(other))
+    assert result.results.reference["model"] == str(other / "model")
+    assert {row.n for row in result.results.attacks} == {(23, 24)}
+
+
+@pytest.mark.slow
+def test_a_reference_with_other_tokens_is_said_to_be_compared_as_text(trained, tmp_path) -> None:
+    import tiny
+    import torch
+
+    target, _, members, nonmembers = trained
+    other = tiny.folder(tmp_path / "bytes", dtype=torch.float32)
+    file = other / "tokenizer.json"
+    tokens = json.loads(file.read_text())
+    tokens["model"]["merges"] = tokens["model"]["merges"][:1]
+    file.write_text(json.dumps(tokens))
+    said: list[str] = []
+    result = unseen.audit_finetune(
+        str(target / "model"), members=str(members), nonmembers=str(nonmembers), preflight=False,
+        reference=str(other), attacks=("reference", "wbc"), bootstrap=200, fpr=(0.1,),
+        cache_dir=tmp_path / "cache", run_dir=tmp_path / "run", note=said.append,
+    )  # fmt: skip
+    assert any("another tokenizer" in sentence for sentence in said)
+    assert "whole texts are compared" in result.results.reference["tokens"]
+    rows = {row.name: row for row in result.results.attacks}
+    assert sum(rows["reference"].unscored.values()) == 0
+    assert list(rows["wbc"].unscored) == ["the two models cut this record into other tokens"]
+    assert "another tokenizer" in (result.folder / "report.html").read_text()

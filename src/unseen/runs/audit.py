@@ -22,7 +22,7 @@ from unseen.errors import ConfigError
 from unseen.runs.collect import Cost, Model, Progress, Shadow, collect
 from unseen.runs.folder import LOCK, RunFolder, find_unfinished, point_latest, slug
 from unseen.runs.judge import Judge, Subjects
-from unseen.runs.models import measure_lengths, open_models
+from unseen.runs.models import OTHER_TOKENS, described, measure_lengths, one_tokenizer, open_models
 from unseen.runs.plan import (
     Plan,
     check_inputs,
@@ -35,7 +35,7 @@ from unseen.runs.preflight import checked_first
 from unseen.runs.prepared import Prepared, data_facts, prepare, read
 from unseen.runs.provenance import now, versions
 from unseen.runs.results import Check, Results, RunFacts, ThreatModel
-from unseen.runs.shadows import find_shadows
+from unseen.runs.shadows import find_shadows, refuse_informed_reference
 from unseen.runs.shadows import notes as shadow_notes
 from unseen.runs.trained import of_run, records_of_run
 from unseen.runs.validity import concluded
@@ -179,7 +179,10 @@ def ready(
     prepared = prepare(config, records or read(config), signals)
     for sentence in prepared.notes:
         say(sentence)
+    refuse_informed_reference(config, prepared.judged.records)
     models = open_models(config, target)
+    if not one_tokenizer(models):
+        say(f"reference: {OTHER_TOKENS}")
     encoder = models[TARGET].encoder
     if isinstance(encoder, RecordEncoder):
         check_layout(encoder, prepared.judged.records)
@@ -243,7 +246,7 @@ def _begin(folder: RunFolder, start: Ready) -> dict[str, Any]:
         **about,
         "config": start.config.model_dump(mode="json"),
         "data": start.prepared.judged.describe(),
-        "models": {role: model.target.describe() for role, model in start.models.items()}
+        "models": {role: described(start.models, role) for role in start.models}
         | {name: dict(shadow.facts) for name, shadow in numbered(start.shadows)},
         "fingerprints": {role: model.target.fingerprint for role, model in start.models.items()}
         | {name: shadow.fingerprint for name, shadow in numbered(start.shadows)},
@@ -306,7 +309,7 @@ def _finish(
     started: float,
 ) -> Results:
     config, judged, plan = start.config, start.prepared.judged, start.plan
-    target, reference = start.models[TARGET], start.models.get(REFERENCE)
+    target = start.models[TARGET]
     observations, cost = measured
     folder.write_observations(observations, tokens=config.keep_tokens)
     lengths, truncated = measure_lengths(judged.records, target.encoder)
@@ -324,7 +327,7 @@ def _finish(
             seconds=round(time.monotonic() - started, 1),
         ),
         target=target.target.describe(),
-        reference=None if reference is None else reference.target.describe(),
+        reference=described(start.models, REFERENCE) if REFERENCE in start.models else None,
         shadows=tuple(dict(shadow.facts) for shadow in start.shadows),
         access=target.target.access.name.lower(),
         data=data,

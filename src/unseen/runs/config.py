@@ -151,14 +151,15 @@ class FinetuneAudit(LayoutChoices, RecordForm, StatisticsChoices):
     )
     reference: str = Field(
         "auto",
-        description="model to compare with and control by: base (of an adapter), none, or a model; "
+        description="model to compare with and control by: base (of an adapter), none, a model, or a "
+        "folder of unseen train reference; "
         "auto is base where there is an adapter",
     )
     shadow: tuple[str, ...] = Field(
         (),
         description="models trained as the target was, on other records, for lira and rmia: MODEL, "
-        "or MODEL=FILE with the file of its training records; without one, no audited record is "
-        "taken to be among them",
+        "or MODEL=FILE with the file of its training records, or a folder of unseen train shadow, "
+        "which knows them; else no audited record is taken to be among them",
     )
     revision: str | None = Field(None, description="of a hub name")
     tokenizer: str | None = Field(None, description="if it is not beside the model")

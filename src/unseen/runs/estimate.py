@@ -18,6 +18,7 @@ from unseen.errors import OutOfMemoryError
 from unseen.metrics.roc import resolution
 from unseen.runs.audit import Note, Ready, answers_file, ready
 from unseen.runs.collect import Model, Progress, prompts_of, questions
+from unseen.runs.models import described
 from unseen.runs.rendered import rendered
 from unseen.runs.results import Part, RenderedPart, Resolution
 from unseen.scoring.engine import Engine
@@ -167,7 +168,7 @@ def estimate(
     known = [resolution(n[1], fpr) for fpr in config.fpr]
     return Forecast(
         target=models[TARGET].target.describe(),
-        reference=models[REFERENCE].target.describe() if REFERENCE in models else None,
+        reference=described(models, REFERENCE) if REFERENCE in models else None,
         shadows=tuple(dict(shadow.facts) for shadow in start.shadows),
         access=models[TARGET].target.access.name.lower(),
         n=n,

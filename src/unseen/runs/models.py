@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Protocol, cast, runtime_checkable
 from unseen.data.templates import Layout, RecordEncoder
 from unseen.errors import ConfigError, UnscorableError, need
 from unseen.runs.collect import Model
+from unseen.runs.trained import runs_named
 from unseen.signals.base import REFERENCE, TARGET
 from unseen.targets.access import Access, LogprobTarget
 from unseen.targets.fake import FakeTarget
@@ -177,13 +178,37 @@ def _reference(config: FinetuneAudit, target: LogprobTarget) -> LogprobTarget | 
         if own is None and wanted == "base":
             raise no_base(target.name)
         return own
-    reference = _load(wanted, config.model_copy(update=PLAIN))
+    runs = runs_named(wanted)
+    if len(runs) > 1:
+        raise ConfigError(
+            f"{wanted} holds {len(runs)} models", fix=f"name one: --reference {runs[0].path}"
+        )
+    name = str(runs[0].model) if runs else wanted
+    reference = _load(name, config.model_copy(update=PLAIN))
     if reference.fingerprint == target.fingerprint:
         raise ConfigError(
             f"the reference {wanted} has the same weights as the target {target.name}",
             fix="--reference names the model before fine-tuning",
         )
     return reference
+
+
+OTHER_TOKENS = "it has another tokenizer: likelihoods of whole texts are compared, not of tokens"
+"""What is said of a reference that cuts texts in another way."""
+
+
+def one_tokenizer(models: dict[str, Model]) -> bool:
+    """Whether target and reference, if there is one, cut texts into the same tokens."""
+    prints = {model.encoder.tokenizer.fingerprint for model in models.values()}
+    return len(prints) == 1
+
+
+def described(models: dict[str, Model], role: str) -> dict[str, str]:
+    """What a run says of one of its models."""
+    about = dict(models[role].target.describe())
+    if role == REFERENCE and not one_tokenizer(models):
+        about["tokens"] = OTHER_TOKENS
+    return about
 
 
 def _set_threads(config: FinetuneAudit) -> None:

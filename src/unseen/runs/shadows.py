@@ -13,6 +13,7 @@ from unseen.data.records import read_side
 from unseen.errors import ConfigError
 from unseen.runs.collect import Model, Shadow
 from unseen.runs.models import PLAIN, is_fake, opened
+from unseen.runs.trained import runs_named
 from unseen.signals.base import TARGET
 from unseen.targets.files import fingerprint_of, locate
 
@@ -26,12 +27,16 @@ class Named:
     """A shadow as it is named.
 
     Attributes:
+        name: what the user calls it.
         model: folder, hub name or adapter.
-        trained_on: digests of its training records; None where nobody has said.
+        n_trained: how many records it was trained on; None where nobody has said.
+        inside: whether a record is among them.
     """
 
+    name: str
     model: str
-    trained_on: frozenset[str] | None = None
+    n_trained: int | None = None
+    inside: Callable[[Record], bool] = lambda _: False
 
 
 def find_shadows(config: FinetuneAudit, models: dict[str, Model]) -> tuple[Shadow, ...]:
@@ -61,15 +66,22 @@ def find_shadows(config: FinetuneAudit, models: dict[str, Model]) -> tuple[Shado
 
 
 def read_name(spec: str) -> list[Named]:
-    """The models that one word of the user names: MODEL, or MODEL=FILE.
+    """The models that one word of the user names: MODEL, MODEL=FILE or a folder of unseen train.
 
     Raises:
         DataError: where the file cannot be read.
+        StoreError: where a train run is unfinished, changed or damaged.
     """
     model, equals, file = spec.partition("=")
     if equals and not Path(spec).exists():
-        return [Named(model, frozenset(map(digest, read_side(file))))]
-    return [Named(spec)]
+        seen = frozenset(map(digest, read_side(file)))
+        return [Named(model, model, len(seen), lambda record: digest(record) in seen)]
+    runs = runs_named(spec)
+    if runs:
+        return [
+            Named(str(run.path), str(run.model), run.n_trained, run.has_learned) for run in runs
+        ]
+    return [Named(spec, spec)]
 
 
 def digest(record: Record) -> str:
@@ -93,17 +105,30 @@ def notes(shadows: Sequence[Shadow], records: Iterable[Record]) -> list[str]:
     return said
 
 
+def refuse_informed_reference(config: FinetuneAudit, records: Iterable[Record]) -> None:
+    """A reference that knows audited records would hide what the target knows of them.
+
+    Raises:
+        ConfigError: where it is a train run whose records are among them.
+    """
+    for run in runs_named(config.reference):
+        n = sum(map(run.has_learned, records))
+        if n:
+            raise ConfigError(
+                f"the reference {run.path} was trained on {n} of the audited records",
+                fix="train one on others: unseen train reference --not-in TARGET_RUN",
+            )
+
+
 def _shadow(named: Named, config: FinetuneAudit) -> Shadow:
-    seen = named.trained_on
-    known = "not known" if seen is None else f"{len(seen)} records"
-    facts = {"model": named.model, "trained on": known}
+    known = "not known" if named.n_trained is None else f"{named.n_trained} records"
     fingerprint, load = _weights(named.model, config)
     return Shadow(
-        name=named.model,
+        name=named.name,
         fingerprint=fingerprint,
-        facts=facts,
+        facts={"model": named.model, "trained on": known},
         load=load,
-        inside=lambda record: seen is not None and digest(record) in seen,
+        inside=named.inside,
     )
 
 

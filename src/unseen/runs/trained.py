@@ -169,6 +169,14 @@ class TrainedRun:
         except TypeError as error:
             raise StoreError(f"{self.path / MANIFEST} is damaged: other columns") from error
 
+    @cached_property
+    def _learned(self) -> frozenset[str]:
+        return frozenset(row.text for row in self.rows if row.trained)
+
+    def has_learned(self, record: Record) -> bool:
+        """Whether a record with just this text was trained on."""
+        return digest_of_text(record, self.key) in self._learned
+
     @property
     def n_trained(self) -> int:
         """How many records it was trained on."""
@@ -301,6 +309,23 @@ class TrainedRun:
                 "tokenizer, its template or the library that renders it has changed",
                 fix=f"compare the packages with those in {self.path / 'run.json'}, or train again",
             )
+
+
+# --- other models of an audit ------------------------------------------------------------------
+
+
+def runs_named(name: str) -> list[TrainedRun]:
+    """The train runs that a folder holds: one, or those of many shadows; none where it is a model.
+
+    Raises:
+        StoreError: where one is unfinished, changed or damaged.
+        ConfigError: where it is a run of another kind.
+    """
+    folder = Path(name).expanduser()
+    if not (folder / "run.json").is_file():
+        return []
+    many = sorted(file.parent for file in folder.glob("shadow-*/run.json"))
+    return [TrainedRun(path) for path in many or [folder]]
 
 
 # --- an audit of a train run -------------------------------------------------------------------
