@@ -12,9 +12,9 @@ import torch
 from examples import VOCABULARY, some_examples
 
 from unseen.errors import ConfigError, TargetError, UsageError
+from unseen.targets.loss import batch_loss, record_losses
 from unseen.training import private
 from unseen.training.finetune import Recipe, finetune
-from unseen.training.loss import batch_loss, record_losses
 from unseen.training.recipe import Privacy
 from unseen.types import Encoded
 

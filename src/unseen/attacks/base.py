@@ -17,7 +17,8 @@ a record that it judges. It inherits nothing: any class of this shape will do.
 An attack that learns from known records also says `fitted: ClassVar[bool] = True`; it is then
 cross-fitted, so that it never learns from a record that it judges. One that needs no model at all
 (a blind baseline) says `blind: ClassVar[bool] = True`; one that asks so much that it is run only
-where it is named says `on_request: ClassVar[bool] = True`.
+where it is named says `on_request: ClassVar[bool] = True`; one whose score of a record depends on
+who is measured with it, `in_company: ClassVar[bool] = True`.
 """
 
 from __future__ import annotations

@@ -15,7 +15,15 @@ from unseen.report.summary import number, percent, percent_rate, rate
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable
 
-    from unseen.runs.results import AttackResult, Check, Epsilon, Headline, Results, SharedFeature
+    from unseen.runs.results import (
+        AttackResult,
+        Check,
+        Epsilon,
+        Headline,
+        OptimizationGap,
+        Results,
+        SharedFeature,
+    )
 
 Tone = Literal["found", "clear", "refused", "none"]
 
@@ -243,6 +251,26 @@ def shared(feature: SharedFeature) -> tuple[str, str, str, str, str]:
 
 
 SHARED_HEADER = ("feature", "most exposed (median)", "other members (median)", "AUC", "p (Holm)")
+
+
+GAP = (
+    "Measured with the weights: one step of the optimizer on batches that hold the records, undone "
+    "afterwards. Who has learned a record has little left to gain from it."
+)
+GAP_AGREEMENT = (
+    "How far each attack orders the records as the gain of that step does: the rank correlation of "
+    "its score with minus the gain, members and non-members together."
+)
+
+
+def gap(found: OptimizationGap) -> str:
+    """Whether members have less left to learn, in a sentence."""
+    low, high = found.difference.ci
+    if high < 0:
+        return "Members have less left to learn than non-members."
+    if low > 0:
+        return "Members have more left to learn than non-members: no sign of memorisation."
+    return "Members and non-members have about as much left to learn."
 
 
 def p_value(p: float | None) -> str:

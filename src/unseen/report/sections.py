@@ -22,7 +22,14 @@ from unseen.report.summary import (
 
 if TYPE_CHECKING:
     from unseen.report.summary import Row
-    from unseen.runs.results import AttackResult, Check, Number, RenderedPart, Results
+    from unseen.runs.results import (
+        AttackResult,
+        Check,
+        Number,
+        OptimizationGap,
+        RenderedPart,
+        Results,
+    )
 
 
 @dataclass(frozen=True)
@@ -118,10 +125,12 @@ def sections(results: Results, about: Mapping[str, Any] | None = None) -> tuple[
         about: run.json, or None where there is no run folder.
     """
     about = about or {}
+    gap = results.optimization_gap
     return (
         Section("evidence", "Is the evidence valid?", _evidence(results)),
         Section("attacks", "How well do the attacks work?", _attacks(results)),
         Section("records", "Which records are exposed?", _records(results, about)),
+        *(() if gap is None else (Section("gap", "What is left to learn?", _gap(gap)),)),
         Section("groups", "Which groups?", _groups(results)),
         Section("meaning", "What does it mean?", _meaning(results, about)),
         Section("cost", "Cost and coverage", _cost(results, about)),
@@ -227,6 +236,28 @@ def _records(results: Results, about: Mapping[str, Any]) -> tuple[Block, ...]:
             numeric=frozenset(range(1, 5)),
         )
         blocks.append(Audience("What the most exposed members share", (Text(compared), grid)))
+    return tuple(blocks)
+
+
+def _gap(gap: OptimizationGap) -> tuple[Block, ...]:
+    sides = Grid(
+        ("", "gain of one step, nats per token"),
+        (
+            (f"members ({gap.members.n[0]})", number(gap.members)),
+            (f"non-members ({gap.nonmembers.n[1]})", number(gap.nonmembers)),
+            ("members − non-members", number(gap.difference)),
+        ),
+        numeric=frozenset({1}),
+    )
+    blocks: list[Block] = [Text(say.gap(gap), strong=True), Text(say.GAP), sides]
+    if gap.agreement:
+        ranked = sorted(gap.agreement, key=lambda one: -one.spearman.value)
+        table = Grid(
+            ("attack", "Spearman's ρ"),
+            tuple((one.attack, number(one.spearman, 2)) for one in ranked),
+            numeric=frozenset({1}),
+        )
+        blocks += [Text(say.GAP_AGREEMENT), table]
     return tuple(blocks)
 
 

@@ -28,14 +28,16 @@ from unseen.signals.base import (
     ReadingSignal,
     ShadowSignal,
     Signal,
+    StepSignal,
     TextSignal,
     access_needed,
     built_on,
 )
 from unseen.signals.frequencies import Corpus
+from unseen.signals.one_step import AfterStep
 from unseen.signals.retrieval import Pool
 from unseen.signals.text import SameText
-from unseen.targets.access import LogprobTarget
+from unseen.targets.access import LogprobTarget, WhiteBoxTarget
 from unseen.types import Prompt, Record, Request
 
 Progress = Callable[[str, int, int], None]
@@ -161,7 +163,7 @@ def collect(
         engine = Engine(model.target, store, batch_tokens=batch_tokens)
         tell = _telling(progress, role)
         seen.add(_read_texts(jobs, materials))
-        seen.add(_ask_model(jobs, materials, engine, tell))
+        seen.add(_ask_model(jobs, materials, model.target, engine, tell))
         cost.add(role, engine)
     jobs = _jobs(SHADOW, wanted, records, shown)
     said: list[_Seen] = []
@@ -172,7 +174,7 @@ def collect(
             engine = Engine(model.target, store, batch_tokens=batch_tokens)
             tell = _telling(progress, f"{SHADOW} {number} of {len(shadows)}")
             said.append(_Seen())
-            said[-1].add(_ask_model(jobs, materials, engine, tell))
+            said[-1].add(_ask_model(jobs, materials, model.target, engine, tell))
             cost.add(SHADOW, engine)
             del model, materials, engine
     seen.add(_combined(jobs, shadows, said))
@@ -453,7 +455,11 @@ def _first_prompts(
 
 
 def _ask_model(
-    jobs: Sequence[_Job], materials: Materials, engine: Engine, tell: Progress
+    jobs: Sequence[_Job],
+    materials: Materials,
+    target: LogprobTarget,
+    engine: Engine,
+    tell: Progress,
 ) -> Iterator[tuple[Signal, str, Any]]:
     """Signal, record id, and its value or why there is none; everything is asked at once.
 
@@ -469,6 +475,8 @@ def _ask_model(
     engine.ensure(requests, progress=lambda done, total: tell("scoring", done, total))
     whole: list[tuple[LikelihoodSignal, Record, Ask]] = []
     for signal, record, ask in asks:
+        if isinstance(signal, StepSignal):
+            continue
         if not isinstance(signal, FollowingSignal):
             whole.append((signal, record, ask))
             continue
@@ -483,6 +491,7 @@ def _ask_model(
     later = [row for _, _, ask in whole for row in ask.requests if row not in first]
     if later:
         engine.ensure(later, progress=lambda done, total: tell("scoring", done, total))
+    yield from _ask_after_steps(asks, materials, target, engine, tell)
     for signal, record, ask in whole:
         answers = ask.read([engine.answer(request) for request in ask.requests])
         try:
@@ -492,6 +501,34 @@ def _ask_model(
                 yield signal, record.id, signal.observe(answers)
         except UnscorableError as error:
             yield signal, record.id, error
+
+
+def _ask_after_steps(
+    asks: Sequence[tuple[LikelihoodSignal, Record, Ask]],
+    materials: Materials,
+    target: LogprobTarget,
+    engine: Engine,
+    tell: Progress,
+) -> Iterator[tuple[Signal, str, Any]]:
+    """What is asked again after steps; everything has been asked before them."""
+    for signal in dict.fromkeys(one for one, _, _ in asks):
+        if not isinstance(signal, StepSignal) or not isinstance(target, WhiteBoxTarget):
+            continue
+        of = {record.id: ask for one, record, ask in asks if one == signal}
+        batches = signal.batches([record for one, record, _ in asks if one == signal])
+        for n_done, batch in enumerate(batches):
+            tell("steps on", n_done, len(batches))
+            examples = [materials.encoder.encode(record) for record in batch]
+            with AfterStep(target, examples, signal.learning_rate) as stepped:
+                after = engine.beside(stepped)
+                after.ensure([request for record in batch for request in of[record.id].requests])
+            engine.count(after)
+            for record in batch:
+                (request,) = of[record.id].requests
+                answers = of[record.id].then(of[record.id])
+                both = answers.read([engine.answer(request), after.answer(request)])
+                yield signal, record.id, signal.observe(both)
+        tell("steps on", len(batches), len(batches))
 
 
 def _asks(

@@ -20,6 +20,7 @@ from unseen.data.features import features
 from unseen.errors import StoreError, TooFewRecordsError
 from unseen.metrics._checks import MIN_PER_SIDE
 from unseen.metrics.contrast import contrasts
+from unseen.metrics.correlation import difference, mean, spearman
 from unseen.metrics.crossfit import choose_and_judge, folds
 from unseen.metrics.evaluate import TprAtFpr as MeasuredTpr
 from unseen.metrics.evaluate import auc_of, evaluate
@@ -27,10 +28,12 @@ from unseen.metrics.roc import allowed, resolution
 from unseen.metrics.slices import by_slice
 from unseen.runs.fused import gathered, of_learnt, restated, widened
 from unseen.runs.results import (
+    Agreement,
     AttackResult,
     Exposed,
     Headline,
     Number,
+    OptimizationGap,
     Roc,
     SharedFeature,
     Slice,
@@ -47,6 +50,9 @@ if TYPE_CHECKING:
 
 FIT_FOLDS = 5
 """Folds in which attacks that learn are cross-fitted."""
+
+GAP = "optimization_gap"
+"""The attack that others are held against."""
 
 CHANCE = 0.5
 """The AUC of a score that knows nothing."""
@@ -161,6 +167,7 @@ class Verdicts:
     headline_note: str | None
     slices: tuple[Slice, ...]
     exposed: Exposed | None
+    gap: OptimizationGap | None
     scored: Scored
 
 
@@ -280,7 +287,9 @@ class Judge:
         if headline is not None:
             name = headline.chosen[0]
             exposed = self._exposed(name, scored.target[name])
-        return Verdicts(tuple(rows), tuple(control), headline, note, slices, exposed, scored)
+        kinds = {row.name: row.kind for row in rows}
+        gap = self._gap({n: s for n, s in scored.target.items() if kinds.get(n) == "attack"})
+        return Verdicts(tuple(rows), tuple(control), headline, note, slices, exposed, gap, scored)
 
     def score(self, attack: Attack, observations: Observations) -> Scores:
         """Scores of every record; attacks that learn are cross-fitted."""
@@ -513,6 +522,41 @@ class Judge:
                 )
                 for feature, one in compared.items()
             ),
+        )
+
+    def _gap(self, scored: Mapping[str, Scores]) -> OptimizationGap | None:
+        """The gain of one real step by side, and who orders the records as it does."""
+        name = next((name for name in scored if name.partition("[")[0] == GAP), None)
+        if name is None:
+            return None
+        confidence = self._choices.confidence
+        places, member = self._places(scored[name]), self._subjects.member
+        gain, of = -scored[name].values, member[places]
+        means = (
+            mean(gain[of], confidence, members=True),
+            mean(gain[~of], confidence, members=False),
+            difference(gain[of], gain[~of], confidence),
+        )
+        if any(one is None for one in means):
+            return None
+        members, nonmembers, apart = (Number.of(one) for one in means if one is not None)
+        agreement = []
+        by_id = dict(zip(scored[name].ids, scored[name].values.tolist(), strict=True))
+        for other, scores in scored.items():
+            both = [i for i, id_ in enumerate(scores.ids) if id_ in by_id]
+            ids = [scores.ids[i] for i in both]
+            found = member[[self._place[id_] for id_ in ids]]
+            if other == name:
+                continue
+            r = spearman([by_id[id_] for id_ in ids], scores.values[both], found, confidence)
+            if r is not None:
+                agreement.append(Agreement(attack=other, spearman=Number.of(r)))
+        return OptimizationGap(
+            attack=name,
+            members=members,
+            nonmembers=nonmembers,
+            difference=apart,
+            agreement=tuple(agreement),
         )
 
     def _population_fprs(self, scores: Scores) -> dict[str, float]:

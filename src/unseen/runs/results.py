@@ -172,6 +172,23 @@ class Exposed(Part):
     features: tuple[SharedFeature, ...] = ()
 
 
+class Agreement(Part):
+    """How far an attack orders the records as the optimization gap does."""
+
+    attack: str
+    spearman: Number = Field(description="rank correlation of its score with minus the gain")
+
+
+class OptimizationGap(Part):
+    """What one real optimizer step on a record still gains, in nats per token (ICP-MIA, section IV)."""
+
+    attack: str = Field(description="as --attacks reads it back")
+    members: Number = Field(description="mean gain of the members")
+    nonmembers: Number = Field(description="mean gain of the non-members")
+    difference: Number = Field(description="members minus non-members")
+    agreement: tuple[Agreement, ...] = ()
+
+
 class Epsilon(Part):
     """A lower bound on epsilon, or a number that is none."""
 
@@ -297,6 +314,9 @@ class Results(Part):
     validity: Validity | None = None
     threat_model: ThreatModel | None = None
     exposed: Exposed | None = None
+    optimization_gap: OptimizationGap | None = Field(
+        None, description="null where the attack optimization_gap was not run"
+    )
     epsilon: Epsilon | None = None
     slices: tuple[Slice, ...] = ()
     requests: dict[str, int] = Field(

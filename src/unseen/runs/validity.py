@@ -432,8 +432,10 @@ def concluded(
         "headline_note": verdicts.headline_note,
         "slices": verdicts.slices,
         "exposed": verdicts.exposed,
+        "optimization_gap": verdicts.gap,
     }
     if validity.verdict == "invalid":
         note = verdicts.headline_note or f"the evidence is invalid: {validity.reasons[0]}"
-        fields |= {"headline": None, "headline_note": note, "slices": (), "exposed": None}
+        withheld = dict.fromkeys(("headline", "exposed", "optimization_gap"))
+        fields |= {**withheld, "headline_note": note, "slices": ()}
     return fields

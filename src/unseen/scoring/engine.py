@@ -95,6 +95,16 @@ class Engine:
         stored = self._store.present(keys.values())
         return wanted, self._remaining(wanted, {row for row in wanted if keys[row] in stored})
 
+    def beside(self, target: Executor) -> Engine:
+        """An engine that asks another target, with the same store and budget."""
+        return Engine(target, self._store, batch_tokens=self.batch_tokens)
+
+    def count(self, other: Engine) -> None:
+        """Counts what another engine has done as this one's."""
+        self.n_scored += other.n_scored
+        self.n_stored += other.n_stored
+        self.n_tokens += other.n_tokens
+
     def answer(self, request: Request) -> TokenStats:
         """The answer of a request that `ensure` has seen."""
         return self._store.get(self._key(request))

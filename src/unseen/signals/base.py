@@ -282,6 +282,21 @@ class PopulationSignal(Protocol):
 
 
 @runtime_checkable
+class StepSignal(LikelihoodSignal, Protocol):
+    """Asks the same again after a real optimizer step; `observe` gets the answers before and after.
+
+    It needs a `WhiteBoxTarget`.
+    """
+
+    @property
+    def learning_rate(self) -> float:
+        """Of the step."""
+
+    def batches(self, records: Sequence[Record]) -> list[list[Record]]:
+        """The records that take a step together."""
+
+
+@runtime_checkable
 class TextSignal(Protocol):
     """Reads the text of records; asks no model."""
 

@@ -7,10 +7,11 @@ the audit refuses by name what the target cannot give, before the first query.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from enum import IntEnum
 from typing import Protocol, runtime_checkable
 
-from unseen.types import GREEDY, Batch, Request, Sampling, Tokenizer, TokenStats
+from unseen.types import GREEDY, Batch, Encoded, Request, Sampling, Tokenizer, TokenStats
 
 
 class Access(IntEnum):
@@ -104,6 +105,24 @@ class LogprobTarget(LabelTarget, Protocol):
 
 class LogitTarget(LogprobTarget, Protocol):
     """A `LogprobTarget` whose `execute` fills in mean, sd, rank and argmax."""
+
+
+@runtime_checkable
+class WhiteBoxTarget(LogprobTarget, Protocol):
+    """Also lets its weights be changed for a while."""
+
+    def after_step(
+        self, examples: Sequence[Encoded], *, learning_rate: float
+    ) -> AbstractContextManager[None]:
+        """As long as the context lasts, it is the model that one step on the examples leaves.
+
+        The step is AdamW's first, without weight decay, on the mean loss of all scored tokens of
+        the examples. Afterwards everything is as before, bit for bit, whatever happened within.
+
+        Raises:
+            TargetError: where a step would be none: weights in half precision, or quantised ones.
+            OutOfMemoryError: where the examples do not fit into memory together.
+        """
 
 
 def stats_of_one(target: LogprobTarget, request: Request) -> TokenStats:

@@ -7,6 +7,7 @@ network, and it answers exactly alike for ever.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import json
@@ -24,6 +25,7 @@ from unseen.targets.sampling import chance, draw, largest_first
 from unseen.types import (
     GREEDY,
     Batch,
+    Encoded,
     FloatArray,
     IntArray,
     Request,
@@ -151,7 +153,8 @@ class FakeTarget:
         self._strength = strength
         self._seed = seed
         self._table = np.random.default_rng(seed).normal(size=(_TABLE, VOCABULARY))
-        self._memory = _memory_of([self.tokenizer.encode(text) for text in texts])
+        self._texts = [self.tokenizer.encode(text) for text in texts]
+        self._memory = _memory_of(self._texts)
         about = [texts, strength, seed, int(access), self.tokenizer.fingerprint]
         digest = hashlib.blake2b(json.dumps(about).encode(), digest_size=16)
         self.fingerprint = f"fake-{digest.hexdigest()}"
@@ -228,6 +231,21 @@ class FakeTarget:
     def top_token(self, prompts: Sequence[Sequence[int]]) -> list[int]:
         """The most likely next token of each prompt."""
         return [int(self.logits(prompt, len(prompt) - 1)[0].argmax()) for prompt in prompts]
+
+    @contextlib.contextmanager
+    def after_step(
+        self,
+        examples: Sequence[Encoded],
+        *,
+        learning_rate: float,  # noqa: ARG002 (it learns by heart, or not at all)
+    ) -> Iterator[None]:
+        """As long as the context lasts, it remembers the examples too."""
+        before = self._memory
+        self._memory = _memory_of([*self._texts, *(example.ids for example in examples)])
+        try:
+            yield
+        finally:
+            self._memory = before
 
     def _continue(
         self, ids: list[int], max_new_tokens: int, sampling: Sampling, number: int

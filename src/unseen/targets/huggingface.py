@@ -27,7 +27,7 @@ from unseen.targets.moments import moments, split
 from unseen.targets.quiet import quiet
 from unseen.targets.sampling import Drawer, chance
 from unseen.targets.tokenizer import HFTokenizer
-from unseen.types import GREEDY, Batch, Request, Sampling, TokenStats
+from unseen.types import GREEDY, Batch, Encoded, Request, Sampling, TokenStats
 
 if TYPE_CHECKING:
     import torch
@@ -346,6 +346,76 @@ class HFTarget:
 
         with torch.inference_mode(), self._adapter(), _memory_errors(torch):
             return [int(self._last_logits(self._input([prompt]))[0].argmax()) for prompt in prompts]
+
+    @contextlib.contextmanager
+    def after_step(self, examples: Sequence[Encoded], *, learning_rate: float) -> Iterator[None]:
+        """As long as the context lasts, it is the model that one step of AdamW leaves.
+
+        Where there is an adapter, the step changes that alone, as fine-tuning did.
+
+        Raises:
+            TargetError: where a step would be none, or is not finite.
+            OutOfMemoryError: where the examples do not fit into memory together.
+        """
+        import torch
+
+        from unseen.targets.loss import batch_loss
+
+        weights = self._learning_weights()
+        before = [weight.detach().clone() for weight in weights]
+        self._prefix = None
+        try:
+            with self._adapter():
+                with _memory_errors(torch):
+                    for weight in weights:
+                        weight.requires_grad_()
+                    optimizer = torch.optim.AdamW(weights, lr=learning_rate, weight_decay=0.0)
+                    loss = batch_loss(self._model, examples)
+                    if not bool(torch.isfinite(loss)):
+                        raise TargetError(f"{self.name} gives a loss that is not finite")
+                    loss.backward()
+                    optimizer.step()
+                    del optimizer, loss
+                    for weight in weights:
+                        weight.grad = None
+                yield
+        finally:
+            with torch.no_grad():
+                for weight, old in zip(weights, before, strict=True):
+                    weight.requires_grad_(requires_grad=False)
+                    weight.grad = None
+                    weight.copy_(old)
+            self._prefix = None
+
+    def _learning_weights(self) -> list[torch.nn.Parameter]:
+        """The weights that fine-tuning would change: the adapter's, or else all.
+
+        Raises:
+            TargetError: where they cannot take a small step.
+        """
+        import torch
+
+        coarse = "a small step is lost in {}: measure it with --dtype float32"
+        if self._peft is not None and self.uses_adapter:
+            weights = [w for n, w in self._model.named_parameters() if self._is_of_adapter(n)]
+        else:
+            if getattr(self._model, "is_quantized", False):
+                raise TargetError(f"{self.name} is quantised: its weights cannot take a step")
+            weights = [w for n, w in self._model.named_parameters() if not self._is_of_adapter(n)]
+        for weight in weights:
+            if weight.dtype not in (torch.float32, torch.float64):
+                kind = str(weight.dtype).removeprefix("torch.")
+                raise TargetError(coarse.format(f"weights in {kind}"), fix="--dtype float32")
+        return weights
+
+    def _is_of_adapter(self, name: str) -> bool:
+        """Whether a weight belongs to the adapter, by its name in peft's model."""
+        if self._peft is None:
+            return False
+        if self._virtual:
+            return "prompt_encoder" in name
+        kept = ".modules_to_save." in name or ".trainable_tokens_" in name
+        return kept or self._peft.base_model.prefix in name
 
     # --- forward passes -----------------------------------------------------------------------
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from typing import cast
 
 import numpy as np
 
 from unseen.errors import AccessError, ConfigError
-from unseen.targets.access import Access, LogprobTarget
-from unseen.types import GREEDY, Batch, Sampling, Tokenizer, TokenStats
+from unseen.targets.access import Access, LogprobTarget, WhiteBoxTarget
+from unseen.types import GREEDY, Batch, Encoded, Sampling, Tokenizer, TokenStats
 
 
 class LimitedTarget:
@@ -96,6 +98,13 @@ class LimitedTarget:
             TokenStats(np.full_like(answer.logprob, np.nan), argmax=answer.argmax)
             for answer in answers
         ]
+
+    def after_step(
+        self, examples: Sequence[Encoded], *, learning_rate: float
+    ) -> AbstractContextManager[None]:
+        """Needs WHITE_BOX."""
+        self._need(Access.WHITE_BOX)
+        return cast("WhiteBoxTarget", self._inner).after_step(examples, learning_rate=learning_rate)
 
     def _need(self, access: Access) -> None:
         if self.access < access:

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from unseen.errors import ConfigError, OutOfMemoryError, UsageError, need
+from unseen.targets.loss import batch_loss
 from unseen.training.adapters import adapt
-from unseen.training.loss import batch_loss, not_finite
 from unseen.training.private import PrivateSteps, draws
-from unseen.training.recipe import Recipe
+from unseen.training.recipe import Recipe, not_finite
 from unseen.training.saving import save
 
 if TYPE_CHECKING:

@@ -19,9 +19,9 @@ from typing import Any
 import numpy as np
 
 from unseen.errors import ConfigError, UsageError, need
+from unseen.targets.loss import record_losses
 from unseen.targets.quantised import mixes_records
-from unseen.training.loss import not_finite, record_losses
-from unseen.training.recipe import Accountant, Privacy, Recipe
+from unseen.training.recipe import Accountant, Privacy, Recipe, not_finite
 from unseen.types import Encoded
 
 _MOST_EMPTY = 1 / 3

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
-from unseen.errors import ConfigError
+from unseen.errors import ConfigError, TargetError
 
 Method = Literal["full", "lora", "qlora", "prefix", "prompt", "ia3"]
 Schedule = Literal["cosine", "linear", "constant"]
@@ -189,3 +189,23 @@ def _above_zero(recipe: Any, name: str) -> None:
     if not (value > 0 and math.isfinite(value)):
         msg = f"got {name}={value}, expected a number above 0"
         raise ConfigError(msg)
+
+
+def not_finite(what: str, recipe: Recipe, step: int) -> TargetError:
+    """The error for a loss or gradient that is not a finite number.
+
+    Args:
+        what: "the loss" or "the gradient".
+        recipe: of the training.
+        step: steps that were taken before.
+    """
+    if step == 0:
+        return TargetError(
+            f"{what} of the untrained model is not a finite number",
+            fix="its weights are damaged, or its precision is too low",
+        )
+    return TargetError(
+        f"{what} is no longer a finite number after {step} steps at learning rate "
+        f"{recipe.peak_rate:g}",
+        fix=f"set a lower learning rate, for example {recipe.peak_rate / 10:g}",
+    )

@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from unseen.errors import TargetError, need
+from unseen.errors import need
 from unseen.targets.quiet import quiet
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from unseen.training.recipe import Recipe
     from unseen.types import Encoded
 
 
@@ -54,26 +53,6 @@ def record_losses(model: Any, examples: Sequence[Encoded]) -> Any:
     losses, rows = _token_losses(model, examples)
     sums = losses.new_zeros(len(examples)).index_add(0, rows, losses)
     return sums / rows.bincount(minlength=len(examples))
-
-
-def not_finite(what: str, recipe: Recipe, step: int) -> TargetError:
-    """The error for a loss or gradient that is not a finite number.
-
-    Args:
-        what: "the loss" or "the gradient".
-        recipe: of the training.
-        step: steps that were taken before.
-    """
-    if step == 0:
-        return TargetError(
-            f"{what} of the untrained model is not a finite number",
-            fix="its weights are damaged, or its precision is too low",
-        )
-    return TargetError(
-        f"{what} is no longer a finite number after {step} steps at learning rate "
-        f"{recipe.peak_rate:g}",
-        fix=f"set a lower learning rate, for example {recipe.peak_rate / 10:g}",
-    )
 
 
 def _token_losses(model: Any, examples: Sequence[Encoded]) -> tuple[Any, Any]:
