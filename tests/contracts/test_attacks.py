@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from fillers import ListFiller
 
 from unseen import attacks
 from unseen.attacks.base import Attack, Known, is_blind, is_fitted, is_fusing
@@ -107,6 +108,7 @@ def made(*, apart: bool, alone: int | None = None) -> World:
         "known_nonmembers": tuple(shots[1::2]),
         "corpus": Corpus([record.response for record in shots]),
         "pool": Pool(shots[1::2]),
+        "fillers": {"embeddings": ListFiller(SYLLABLES)},
     }
     learning = [*BLIND, *([] if apart else FUSED)]
     asking = [] if apart else [spec for spec in ASKING if spec not in WRITING]
@@ -429,6 +431,7 @@ def test_it_compares_what_two_models_say_of_the_same_text_only(spec: str) -> Non
     others: dict[str, Any] = {
         "known_nonmembers": tuple(Record(f"z{n}", (Turn("text", f"Lo {n}"),)) for n in range(3)),
         "shadows": shadows(models["reference"].encoder, list("abcdefg")),
+        "fillers": {"embeddings": ListFiller()},
     }
     with Store() as store:
         seen, _ = collect(attack.signals(), records, models, store=store, **others)

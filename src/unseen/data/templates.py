@@ -166,6 +166,14 @@ class RecordEncoder:
             return self
         return RecordEncoder(self.tokenizer, layout, limit=self.max_length)
 
+    def scored_turns(self, record: Record) -> list[int]:
+        """Places of the turns that loss is computed on.
+
+        Raises:
+            UnscorableError: where there is none.
+        """
+        return self._scored_turns(record.turns)
+
     def _encoded(self, record: Record, before: Sequence[Record], join: Join) -> Encoded:
         plain = join == "plain" or self._is_plain(record)
         if join == "user" and before:

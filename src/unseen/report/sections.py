@@ -363,6 +363,7 @@ def _cost(results: Results, about: Mapping[str, Any]) -> tuple[Block, ...]:
             pairs.append(("reference pool", f"{pool.n:,} demonstrations{how}"))
         if data.corpus is not None:
             pairs.append(("corpus", f"tokens counted in {data.corpus.n:,} texts"))
+        pairs += [("neighbours made by", filler.about) for filler in results.fillers]
         pairs.append(("texts that repeat", f"{data.repeated[0]} + {data.repeated[1]}"))
     unscored = [
         (label_of(attack), f"{n:,}", reason)

@@ -9,8 +9,8 @@ from __future__ import annotations
 import os
 import secrets
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +20,7 @@ from unseen.data.records import Records
 from unseen.data.templates import RecordEncoder, check_layout
 from unseen.errors import ConfigError
 from unseen.runs.collect import Cost, Model, Progress, Shadow, collect
+from unseen.runs.fillers import filler_facts, fillers_of_target, open_fillers, tried
 from unseen.runs.folder import LOCK, RunFolder, find_unfinished, point_latest, slug
 from unseen.runs.judge import Judge, Subjects
 from unseen.runs.models import OTHER_TOKENS, described, measure_lengths, one_tokenizer, open_models
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
 
     from unseen.runs.config import FinetuneAudit
     from unseen.targets.access import LogprobTarget
+    from unseen.targets.fillers import Filler
 
 Note = Callable[[str], None]
 Report = Callable[[RunFolder, Results], None]
@@ -138,6 +140,7 @@ class Ready:
         plan: attacks and control.
         identity: a hash of everything that the results depend on.
         shadows: shadow models, not loaded.
+        fillers: name -> a model that puts other words into texts.
     """
 
     config: FinetuneAudit
@@ -146,6 +149,7 @@ class Ready:
     plan: Plan
     identity: str
     shadows: tuple[Shadow, ...] = ()
+    fillers: Mapping[str, Filler] = field(default_factory=dict)
 
 
 def ready(
@@ -180,6 +184,7 @@ def ready(
     for sentence in prepared.notes:
         say(sentence)
     refuse_informed_reference(config, prepared.judged.records)
+    fillers = open_fillers(config, signals)
     models = open_models(config, target)
     if not one_tokenizer(models):
         say(f"reference: {OTHER_TOKENS}")
@@ -199,8 +204,13 @@ def ready(
     if prepared.corpus is not None and corpus_needed(plan.signals):
         say(f"counting tokens in the corpus of {prepared.corpus.n:,} texts")
         prepared.corpus.counts(encoder.tokenizer)
-    identity = plan_id(config, prepared.judged, prepared.known, models, plan, pool, corpus, shadows)
-    return Ready(config, prepared, models, plan, identity, shadows)
+    fillers |= fillers_of_target(config, plan.signals, models[TARGET].target)
+    for sentence in tried(fillers, prepared.judged.records):
+        say(sentence)
+    identity = plan_id(
+        config, prepared.judged, prepared.known, models, plan, pool, corpus, shadows, fillers
+    )
+    return Ready(config, prepared, models, plan, identity, shadows, fillers)
 
 
 # --- the run folder ---------------------------------------------------------------------------
@@ -295,6 +305,7 @@ def _measure(start: Ready, store: Store, progress: Progress | None) -> tuple[Obs
         known_nonmembers=start.prepared.known.nonmembers,
         pool=start.prepared.pool,
         corpus=start.prepared.corpus,
+        fillers=start.fillers,
         batch_tokens=start.config.batch_tokens,
         progress=progress,
     )
@@ -334,6 +345,7 @@ def _finish(
         threat_model=threat_model(config, target, shadows=len(start.shadows)),
         control_note=plan.control_note,
         skipped=plan.skipped,
+        fillers=filler_facts(start.fillers),
         requests=cost.requests,
         limitations=LIMITATIONS,
         out_of_scope=OUT_OF_SCOPE,

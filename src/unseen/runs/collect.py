@@ -34,10 +34,12 @@ from unseen.signals.base import (
     built_on,
 )
 from unseen.signals.frequencies import Corpus
+from unseen.signals.neighbours import Neighbourhood
 from unseen.signals.one_step import AfterStep
 from unseen.signals.retrieval import Pool
 from unseen.signals.text import SameText
 from unseen.targets.access import LogprobTarget, WhiteBoxTarget
+from unseen.targets.fillers import Filler
 from unseen.types import Prompt, Record, Request
 
 Progress = Callable[[str, int, int], None]
@@ -118,6 +120,7 @@ def collect(
     known_nonmembers: tuple[Record, ...] = (),
     pool: Pool | None = None,
     corpus: Corpus | None = None,
+    fillers: Mapping[str, Filler] | None = None,
     batch_tokens: int | None = None,
     progress: Progress | None = None,
 ) -> tuple[Observations, Cost]:
@@ -134,6 +137,7 @@ def collect(
         known_nonmembers: the same of the other side; the population too.
         pool: demonstrations of others.
         corpus: texts to count tokens in.
+        fillers: name -> a model that puts other words into texts.
         batch_tokens: padded tokens a batch; None leaves it to the target.
         progress: told how far it is.
 
@@ -145,7 +149,8 @@ def collect(
             no log-probabilities. Nothing has been asked yet then.
     """
     wanted = _wanted(signals, models, shadows)
-    shown = _Shown(known_members, known_nonmembers, pool, corpus)
+    neighbourhood = Neighbourhood(fillers or {}, store)
+    shown = _Shown(known_members, known_nonmembers, pool, corpus, neighbourhood)
     cost = Cost()
     seen = _Seen()
     written: dict[Signal, dict[str, Any]] = {}
@@ -194,6 +199,7 @@ def questions(
     known_members: tuple[Record, ...] = (),
     known_nonmembers: tuple[Record, ...] = (),
     pool: Pool | None = None,
+    fillers: Mapping[str, Filler] | None = None,
     progress: Progress | None = None,
 ) -> dict[str, list[Request]]:
     """What `collect` would ask each role for the same arguments, repetitions included.
@@ -209,10 +215,12 @@ def questions(
         known_members: as of `collect`.
         known_nonmembers: as of `collect`.
         pool: as of `collect`.
+        fillers: as of `collect`.
         progress: told how far it is.
     """
     wanted = _with_comparisons(signals, models)
-    shown = _Shown(known_members, known_nonmembers, pool)
+    neighbourhood = Neighbourhood(fillers or {})
+    shown = _Shown(known_members, known_nonmembers, pool, neighbourhood=neighbourhood)
     asked: dict[str, list[Request]] = {}
     for role, model in (models if shadow is None else {SHADOW: shadow}).items():
         materials = _materials(model, models, shown)
@@ -247,12 +255,13 @@ def prompts_of(
 
 @dataclass(frozen=True)
 class _Shown:
-    """Records of others that signals may show to a model, or compare with."""
+    """What signals may show to a model, or compare with: records of others, and neighbours."""
 
     known_members: tuple[Record, ...]
     known_nonmembers: tuple[Record, ...]
     pool: Pool | None
     corpus: Corpus | None = None
+    neighbourhood: Neighbourhood | None = None
 
 
 @dataclass(frozen=True)
@@ -304,6 +313,7 @@ def _materials(
         of_target,
         shown.pool,
         corpus=shown.corpus,
+        neighbourhood=shown.neighbourhood,
         written=written or {},
     )
 

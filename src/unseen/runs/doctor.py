@@ -24,6 +24,7 @@ from unseen.runs.results import Check, Part
 from unseen.signals.base import REFERENCE, TARGET
 from unseen.targets.access import Access
 from unseen.targets.files import default_cache
+from unseen.targets.fillers import HasWordEmbeddings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -115,6 +116,7 @@ def diagnose(
             pool=True,  # these are a matter of other files, not of the model
             corpus=True,
             shadows=True,
+            embeddings=isinstance(models[TARGET].target, HasWordEmbeddings),
         )
         if why is None:
             usable.append(name)

@@ -202,6 +202,7 @@ def _questions(
         known_members=prepared.known.members,
         known_nonmembers=prepared.known.nonmembers,
         pool=prepared.pool,
+        fillers=start.fillers,
         progress=progress,
     )
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from unseen import __version__
-from unseen.attacks import blind, create, default, everything, label
+from unseen.attacks import blind, create, default, everything, label, name_of
 from unseen.attacks.base import Attack, is_blind, is_fusing, needs_reference, needs_shadows
 from unseen.data.templates import RecordEncoder
 from unseen.errors import AccessError, ConfigError
@@ -30,13 +30,16 @@ from unseen.signals.base import (
     pool_needed,
 )
 from unseen.signals.likelihoods import TextLikelihood
+from unseen.signals.neighbours import fillers_needed
 from unseen.signals.token_stats import TokenStatistics
+from unseen.targets.fillers import EMBEDDINGS, HasWordEmbeddings
 
 if TYPE_CHECKING:
     from unseen.data.records import Records
     from unseen.runs.collect import Model, Shadow
     from unseen.runs.config import FinetuneAudit
     from unseen.targets.access import Access, LogprobTarget
+    from unseen.targets.fillers import Filler
 
 _NOT_OF_THE_PLAN = {
     "run_dir", "runs", "cache_dir", "cache", "offline", "batch_tokens", "threads", "reveal", "keep_tokens",
@@ -252,11 +255,19 @@ def _obstacle(config: FinetuneAudit, attack: Attack, models: dict[str, Model]) -
         pool=config.reference_pool is not None,
         corpus=(config.corpus or config.reference_pool) is not None,
         shadows=bool(config.shadow),
+        embeddings=isinstance(models[TARGET].target, HasWordEmbeddings),
     )
 
 
 def obstacle(
-    attack: Attack, access: Access, *, reference: bool, pool: bool, corpus: bool, shadows: bool
+    attack: Attack,
+    access: Access,
+    *,
+    reference: bool,
+    pool: bool,
+    corpus: bool,
+    shadows: bool,
+    embeddings: bool,
 ) -> str | None:
     """Why an attack cannot be run, or None where it can.
 
@@ -267,6 +278,7 @@ def obstacle(
         pool: whether there is a reference pool.
         corpus: whether there is a corpus, or a reference pool that is one.
         shadows: whether there are shadow models.
+        embeddings: whether the target shows its word embeddings.
     """
     if attack.access > access:
         return (
@@ -280,6 +292,11 @@ def obstacle(
         return "it needs demonstrations of others: --reference-pool FILE"
     if not corpus and corpus_needed(attack.signals()):
         return "it needs texts to count tokens in: --corpus FILE, or --reference-pool FILE"
+    if not embeddings and EMBEDDINGS in fillers_needed(attack.signals()):
+        return (
+            "it needs a model that puts other words in, and the target shows no word embeddings: "
+            f"--attacks '{name_of(attack)}[filler=MODEL]'"
+        )
     return None
 
 
@@ -321,6 +338,7 @@ def plan_id(
     pool: str | None = None,
     corpus: str | None = None,
     shadows: Sequence[Shadow] = (),
+    fillers: Mapping[str, Filler] | None = None,
 ) -> str:
     """A hash of everything that the results depend on."""
     about: dict[str, Any] = {
@@ -340,6 +358,8 @@ def plan_id(
         about["reference_pool"] = pool
     if corpus is not None:
         about["corpus"] = corpus
+    if fillers:
+        about["fillers"] = {name: filler.fingerprint for name, filler in fillers.items()}
     if shadows:
         everybody = (*judged.records, *known.records)
         about["shadows"] = [

@@ -245,6 +245,14 @@ class CorpusFacts(Part):
     n: int
 
 
+class FillerFacts(Part):
+    """A model that puts other words into texts, to make neighbours of records."""
+
+    name: str = Field(description="as the attack's field filler names it")
+    about: str = Field(description="what it is")
+    fingerprint: str
+
+
 class DataFacts(Part):
     """The records, without their text."""
 
@@ -319,6 +327,10 @@ class Results(Part):
     )
     epsilon: Epsilon | None = None
     slices: tuple[Slice, ...] = ()
+    fillers: tuple[FillerFacts, ...] = Field(
+        (),
+        description="models that made neighbours of records; none where no attack compares with any",
+    )
     requests: dict[str, int] = Field(
         default_factory=dict, description="distinct requests, by the model's role"
     )

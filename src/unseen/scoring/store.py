@@ -145,6 +145,21 @@ class Store:
         with self._explained(), self._db:
             self._db.executemany("INSERT OR REPLACE INTO texts VALUES (?, ?)", rows)
 
+    def note(self, key: bytes) -> bytes | None:
+        """What `keep_note` has kept under a key, or None.
+
+        Raises:
+            StoreError: where it is damaged.
+        """
+        with self._explained():
+            row = self._db.execute("SELECT value FROM notes WHERE key = ?", (key,)).fetchone()
+        return None if row is None else self._unpacked(bytes(row[0]), _opened)
+
+    def keep_note(self, key: bytes, value: bytes) -> None:
+        """Keeps something that is no answer; who keeps it sees to it that nobody else can read it."""
+        with self._explained(), self._db:
+            self._db.execute("INSERT OR REPLACE INTO notes VALUES (?, ?)", (key, _sealed(value)))
+
     def count(self) -> tuple[int, int]:
         """How many answers there are, and how often one was scored at most."""
         with self._explained():
@@ -162,6 +177,9 @@ class Store:
         self._db.execute(
             "CREATE TABLE IF NOT EXISTS texts (key BLOB PRIMARY KEY, value BLOB NOT NULL) "
             "WITHOUT ROWID"
+        )
+        self._db.execute(
+            "CREATE TABLE IF NOT EXISTS notes (key BLOB PRIMARY KEY, value BLOB NOT NULL)"
         )
         self._db.commit()
 

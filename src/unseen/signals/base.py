@@ -46,6 +46,7 @@ from unseen.types import (
 
 if TYPE_CHECKING:
     from unseen.signals.frequencies import Corpus
+    from unseen.signals.neighbours import Neighbourhood
     from unseen.signals.retrieval import Pool
 
 TARGET = "target"
@@ -84,6 +85,13 @@ class Encoder(Protocol):
     def scored_text(self, record: Record) -> str:
         """The text whose tokens `encode` marks as scored."""
 
+    def scored_turns(self, record: Record) -> list[int]:
+        """Places of the turns that loss is computed on.
+
+        Raises:
+            UnscorableError: where there is none.
+        """
+
     def prompt(self, turns: Sequence[Turn], begun: str = "") -> tuple[int, ...]:
         """Token ids that ask for what comes next: the assistant's turn, or more of a document.
 
@@ -107,6 +115,7 @@ class Materials:
         of_target: the target's encoder, for signals that compare another model with it.
         pool: demonstrations of others, for signals that show some.
         corpus: texts to count tokens in.
+        neighbourhood: makes neighbours of texts, for signals that compare a text with some.
         written: continuation signal -> record id -> its value, or why there is none, for signals
             that are `built_on` it.
     """
@@ -117,6 +126,7 @@ class Materials:
     of_target: Encoder | None = None
     pool: Pool | None = None
     corpus: Corpus | None = None
+    neighbourhood: Neighbourhood | None = None
     written: Mapping[Signal, Mapping[str, Any]] = field(default_factory=dict)
 
 

@@ -27,11 +27,11 @@ from unseen.targets.moments import moments, split
 from unseen.targets.quiet import quiet
 from unseen.targets.sampling import Drawer, chance
 from unseen.targets.tokenizer import HFTokenizer
-from unseen.types import GREEDY, Batch, Encoded, Request, Sampling, TokenStats
+from unseen.types import GREEDY, Batch, Encoded, FloatArray, Request, Sampling, TokenStats
 
 if TYPE_CHECKING:
     import torch
-    from transformers import PreTrainedModel
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 Padding = Literal["right", "left"]
 
@@ -416,6 +416,12 @@ class HFTarget:
             return "prompt_encoder" in name
         kept = ".modules_to_save." in name or ".trainable_tokens_" in name
         return kept or self._peft.base_model.prefix in name
+
+    def word_embeddings(self) -> tuple[PreTrainedTokenizerBase, FloatArray]:
+        """Its tokenizer, and the input embeddings of all tokens, shape (vocabulary, width)."""
+        table = self._model.get_input_embeddings().weight
+        matrix: FloatArray = table.detach().float().cpu().numpy()
+        return self._tokenizer, matrix
 
     # --- forward passes -----------------------------------------------------------------------
 
