@@ -419,6 +419,7 @@ def _train(
         attn_implementation=config.attn_implementation,
         trust_remote_code=config.trust_remote_code,
         cache_dir=config.cache_dir,
+        bits=recipe.bits if recipe.method == "qlora" else None,
     )
     layout = layout_of(config)
     in_front = recipe.virtual_tokens if recipe.method in ("prefix", "prompt") else 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 from unseen.errors import ModelError, need
@@ -15,6 +16,9 @@ def need_backend() -> None:
         MissingExtraError: it is not installed.
         ModelError: it has no library for this machine.
     """
+    said = logging.getLogger("bitsandbytes")
+    if said.level == logging.NOTSET:  # at each pass it says that inputs are rounded
+        said.setLevel(logging.CRITICAL)
     library = getattr(need("bitsandbytes.cextension", "qlora"), "lib", None)
     if type(library).__name__.startswith("ErrorHandler"):  # a stand-in that fails when it is used
         raise ModelError(

@@ -11,7 +11,6 @@ from unseen.errors import ConfigError, TargetError
 Method = Literal["full", "lora", "qlora", "prefix", "prompt", "ia3"]
 Schedule = Literal["cosine", "linear", "constant"]
 Precision = Literal["float32", "bfloat16"]
-Bits = Literal[4, 8]
 Accountant = Literal["prv", "rdp"]
 
 PRIVATE_METHODS: tuple[Method, ...] = ("lora", "qlora", "full")
@@ -59,7 +58,7 @@ class Privacy:
         if (self.epsilon is None) == (self.noise_multiplier is None):
             msg = "got " + ("both" if self.epsilon is not None else "neither")
             raise ConfigError(f"{msg} of epsilon and noise_multiplier, expected one of them")
-        _one_of(self, "accountant", Accountant)
+        _one_of(self, "accountant", get_args(Accountant))
         for name in ("epsilon", "noise_multiplier", "delta", "max_grad_norm"):
             if getattr(self, name) is not None:
                 _above_zero(self, name)
@@ -78,7 +77,8 @@ class Recipe:
             front of it, in each layer.
         epochs: how often each example is seen; with `privacy`, on average.
         batch_size: examples per optimizer step; with `privacy`, on average.
-        accumulate: parts in which a step's examples are read, to save memory: the step is the same.
+        accumulate: parts in which a step's examples are read, at least one in each, to save memory: the
+            step is the same.
         learning_rate: of AdamW, at its peak. None is the method's own (`RATES`).
         schedule: "cosine" and "linear" fall to zero at the last step; "constant" stays.
         warmup: share of all steps, 0 to 1, over which the rate rises from zero.
@@ -110,7 +110,7 @@ class Recipe:
     lora_rank: int = 16
     lora_alpha: float = 32.0
     lora_targets: str | tuple[str, ...] = "all-linear"
-    bits: Bits = 4
+    bits: int = 4
     virtual_tokens: int = 20
     dropout: float = 0.0
     dtype: Precision = "float32"
@@ -118,13 +118,9 @@ class Recipe:
     privacy: Privacy | None = None
 
     def __post_init__(self) -> None:
-        for name, kind in (
-            ("method", Method),
-            ("schedule", Schedule),
-            ("dtype", Precision),
-            ("bits", Bits),
-        ):
-            _one_of(self, name, kind)
+        for name, kind in (("method", Method), ("schedule", Schedule), ("dtype", Precision)):
+            _one_of(self, name, get_args(kind))
+        _one_of(self, "bits", (4, 8))
         for name in ("epochs", "batch_size", "accumulate", "lora_rank", "virtual_tokens"):
             if getattr(self, name) < 1:
                 msg = f"got {name}={getattr(self, name)}, expected at least 1"
@@ -145,9 +141,6 @@ class Recipe:
                     "" if below == math.inf else f" and less than {below:g}"
                 )
                 raise ConfigError(msg)
-        if self.accumulate > self.batch_size:
-            msg = f"got accumulate={self.accumulate}, but a batch has {self.batch_size} examples"
-            raise ConfigError(msg)
         if self.privacy is not None and self.method not in PRIVATE_METHODS:
             msg = f"got privacy with the method {self.method}, which has no gradients of single records"
             raise ConfigError(msg, fix=f"use the method {' or '.join(PRIVATE_METHODS)}")
@@ -177,8 +170,8 @@ class Recipe:
         return self.peak_rate * (1 - done if self.schedule == "linear" else 1.0)
 
 
-def _one_of(recipe: Any, name: str, kind: Any) -> None:
-    value, choices = getattr(recipe, name), get_args(kind)
+def _one_of(recipe: Any, name: str, choices: tuple[Any, ...]) -> None:
+    value = getattr(recipe, name)
     if value not in choices:
         msg = f"got {name}={value!r}, expected one of {', '.join(map(str, choices))}"
         raise ConfigError(msg)
