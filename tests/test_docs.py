@@ -8,9 +8,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import yaml
 
 import unseen
 from unseen.cli.main import app, run
+from unseen.runs.plan import choose_attacks
 from unseen.signals.base import Observations
 from unseen.types import TokenStats
 
@@ -73,3 +75,9 @@ def test_names_of_the_python_example_exist() -> None:
 @pytest.mark.parametrize("link", re.findall(r"\]\(([^)#:]+)\)", README + CONTRIBUTING))
 def test_links_lead_somewhere(link: str) -> None:
     assert (ROOT / link).exists()
+
+
+@pytest.mark.parametrize("recipe", sorted((ROOT / "recipes").glob("*.yaml")), ids=lambda p: p.stem)
+def test_every_recipe_is_a_configuration_of_attacks_that_exist(recipe: Path) -> None:
+    chosen = unseen.FinetuneAudit(**yaml.safe_load(recipe.read_text()))
+    assert choose_attacks(chosen.attacks)

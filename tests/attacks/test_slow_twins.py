@@ -15,16 +15,19 @@ from typing import Any
 import pytest
 import tiny
 import torch
+from scipy.stats import norm
 from tokenizers.processors import TemplateProcessing
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from unseen import attacks
 from unseen.attacks.base import is_blind, is_fusing
 from unseen.data.templates import Layout, RecordEncoder
-from unseen.runs.collect import Model, collect
+from unseen.runs.collect import Model, Shadow, collect
 from unseen.scoring.store import Store
+from unseen.signals.frequencies import Corpus
 from unseen.signals.probed import MaskedProbes
 from unseen.signals.retrieval import Pool
+from unseen.signals.swapped import SwappedPolarity
 from unseen.targets.huggingface import HFTarget, Padding
 from unseen.targets.tokenizer import HFTokenizer
 from unseen.types import Record, Scores, Turn
@@ -55,6 +58,7 @@ class Twin:
         self.tokenizer = AutoTokenizer.from_pretrained(folder)
         self.bos = bos
         self.pool: list[Record] = []
+        self.shadows: list[Twin] = []
 
     def ids(self, text: str) -> list[int]:
         return list(self.tokenizer(text, add_special_tokens=False)["input_ids"])
@@ -288,6 +292,56 @@ FORMULAS["icp_sp[strategy=min_k,level=token,unit=sum]"] = lambda t, _r, x, _m, _
 FORMULAS["icp_ref[probes=2]"] = lambda t, _r, x, _m, _n: retrieved(t, x, 2)
 FORMULAS["icp_ref[probes=9,join=plain]"] = lambda t, _r, x, _m, _n: retrieved(t, x, 9, "plain")
 
+
+def log_odds_ratio(twin: Twin, record: Record, population: Sequence[Record]) -> float:
+    """LiRA with shadows that have seen nothing: how far the mean lies out, as log-odds."""
+    out = [shadow.mean(record) for shadow in twin.shadows]
+    means = [[shadow.mean(z) for shadow in twin.shadows] for z in population]
+    squares = [(value - statistics.mean(of_text)) ** 2 for of_text in means for value in of_text]
+    sigma = math.sqrt(sum(squares) / (len(population) * (len(twin.shadows) - 1)))
+    place = {"x": twin.mean(record), "loc": statistics.mean(out), "scale": sigma}
+    return float(norm.logcdf(**place) - norm.logsf(**place))
+
+
+def beaten(
+    twin: Twin, others: Sequence[Twin], record: Record, population: Sequence[Record], gamma: float
+) -> float:
+    def ratio(text: Record) -> float:
+        p_out = statistics.mean(math.exp(other.mean(text)) for other in others)
+        return math.exp(twin.mean(text)) / (0.5 * (1.3 * p_out + 0.7))
+
+    return statistics.mean(1.0 if ratio(record) / ratio(z) > gamma else 0.0 for z in population)
+
+
+def divergence(twin: Twin, record: Record, a: float) -> float:
+    rows, tokens = twin.tokens(record)
+    corpus = [i for text in POOL for i in twin.ids(text)]
+    values, met = [], set()
+    for row, token in zip(rows, tokens, strict=True):
+        if token not in met:
+            f = (corpus.count(token) + 1) / (len(corpus) + len(twin.tokenizer))
+            values.append(min(a, math.exp(row[token]) * math.log(1 / f)))
+        met.add(token)
+    return statistics.mean(values)
+
+
+def polarised(twin: Twin, record: Record) -> float:
+    def distance(text: Record) -> float:
+        ordered = sorted(twin.logprobs(text))
+        top, bottom = max(1, len(ordered) * 5 // 100), max(1, len(ordered) * 3 // 10)
+        return statistics.mean(ordered[-top:]) - statistics.mean(ordered[:bottom])
+
+    swapped = [SwappedPolarity().augmented(record, i) for i in range(5)]
+    return -(distance(record) - statistics.mean(map(distance, swapped)))
+
+
+FORMULAS["lira"] = lambda t, _r, x, _m, n: log_odds_ratio(t, x, n)
+FORMULAS["rmia"] = lambda t, _r, x, _m, n: beaten(t, t.shadows, x, n, 1.0)
+FORMULAS["rmia[against=reference,gamma=1.1]"] = lambda t, r, x, _m, n: beaten(t, [r], x, n, 1.1)
+FORMULAS["dc_pdd"] = lambda t, _r, x, _m, _n: divergence(t, x, 0.01)
+FORMULAS["dc_pdd[a=9.0]"] = lambda t, _r, x, _m, _n: divergence(t, x, 9.0)
+FORMULAS["pac"] = lambda t, _r, x, _m, _n: polarised(t, x)
+
 OF_CONVERSATIONS: dict[str, Formula] = {
     "icp_sp[probes=2,join=user]": lambda t, _r, x, _m, _n: per_token(t, x, join="user"),
 }
@@ -325,8 +379,19 @@ def models(
     """A target and a reference of one family, and their twins."""
     where = tmp_path_factory.mktemp(request.param)
     bos = request.param == "llama"
-    folders = [saved(where, request.param, seed, bos=bos) for seed in (0, 1)]
-    return folders[0], folders[1], Twin(folders[0], bos=bos), Twin(folders[1], bos=bos)
+    folders = [saved(where, request.param, seed, bos=bos) for seed in (0, 1, 2, 3)]
+    twins = [Twin(folder, bos=bos) for folder in folders]
+    twins[0].shadows = twins[2:]
+    return folders[0], folders[1], twins[0], twins[1]
+
+
+def shadow(folder: Path) -> Shadow:
+    return Shadow(folder.name, folder.name, {}, lambda: model_of(folder), lambda _: False)
+
+
+def model_of(folder: Path, padding: Padding = "right") -> Model:
+    target = HFTarget(folder, dtype="float64", device="cpu", padding=padding, batch_tokens=300)
+    return Model(target, RecordEncoder(target.tokenizer, Layout(), limit=target.max_length))
 
 
 @pytest.mark.parametrize("kind", ["conversation", "document"])
@@ -335,12 +400,10 @@ def test_every_likelihood_attack_equals_its_slow_twin(
     models: tuple[Path, Path, Twin, Twin], padding: Padding, kind: str
 ) -> None:
     target_folder, reference_folder, target_twin, reference_twin = models
-    loaded: dict[str, Model] = {}
-    for role, folder in (("target", target_folder), ("reference", reference_folder)):
-        target = HFTarget(folder, dtype="float64", device="cpu", padding=padding, batch_tokens=300)
-        loaded[role] = Model(
-            target, RecordEncoder(target.tokenizer, Layout(), limit=target.max_length)
-        )
+    roles = {"target": target_folder, "reference": reference_folder}
+    loaded = {role: model_of(folder, padding) for role, folder in roles.items()}
+    family = target_folder.name[:-1]
+    shadows = [shadow(target_folder.parent / f"{family}{seed}") for seed in (2, 3)]
     audited = records(TEXTS, kind, "r")
     members, nonmembers = records(MEMBERS, kind, "m"), records(NONMEMBERS, kind, "n")
     target_twin.pool = [*records(POOL, kind, "p"), audited[2]]
@@ -355,6 +418,8 @@ def test_every_likelihood_attack_equals_its_slow_twin(
             known_members=members,
             known_nonmembers=nonmembers,
             pool=Pool(target_twin.pool),
+            corpus=Corpus(POOL),
+            shadows=shadows,
         )
     assert loaded["target"].target.prefix_cache, "shots are read once"  # type: ignore[attr-defined]
     for spec, attack in tried.items():

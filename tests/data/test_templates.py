@@ -637,3 +637,19 @@ def test_ids_are_plain_integers_and_masks_are_booleans(tokenizer: Tokenizer) -> 
     assert {type(id_) for id_ in encoded.ids} == {int}
     assert encoded.scored.dtype == np.bool_
     assert encoded.scored.shape == (len(encoded.ids),)
+
+
+def test_a_plain_layout_leaves_the_template_out_of_everything() -> None:
+    """What stands before a record too, however it is to be joined: one option, the whole audit."""
+    tokenizer = FakeTokenizer()
+    plain = RecordEncoder(tokenizer, Layout(template="plain"), limit=500)
+    chat = RecordEncoder(tokenizer, Layout(), limit=500)
+    record = Record("a", (Turn("user", "Who?"), Turn("assistant", "Mina.")))
+    shot = Record("b", (Turn("user", "Where?"), Turn("assistant", "Here.")))
+    for before in ((), (shot,)):
+        expected = chat.encode(record, before=before, join="plain").ids
+        for join in ("turn", "plain"):
+            assert plain.encode(record, before=before, join=join).ids == expected
+    assert (
+        tokenizer.decode(plain.encode(record, before=[shot]).ids) == "Where?\nHere.\n\nWho?\nMina."
+    )
