@@ -43,6 +43,7 @@ _WHERE: dict[str, str] = {
     "run_demo": "unseen.api",
     "score_run": "unseen.api",
     "train": "unseen.api",
+    "train_shadows": "unseen.api",
     "verify_run": "unseen.api",
 }
 

@@ -653,6 +653,37 @@ def train(
     return Trained(run.path, run.model, run.about)
 
 
+def train_shadows(
+    *,
+    config: TrainRun | None = None,
+    progress: Progress | None = None,
+    note: Any = None,
+    **choices: Any,
+) -> tuple[Trained, ...]:
+    """Trains `count` shadow models, each on a random half of the same records.
+
+    Args:
+        config: all choices at once, instead of `choices`.
+        progress: called with what is being done, how much of it is done, and how much there is.
+        note: called with sentences that the user should know.
+        **choices: fields of `TrainRun`: count, model, data, out, ...
+
+    Returns:
+        A train run for each. The same call again continues, and a larger count adds some.
+
+    Raises:
+        UnseenError: with what is wrong and what to do.
+    """
+    from unseen.runs import train as runs
+    from unseen.runs.train_config import configure as configure_training
+
+    if config is not None and choices:
+        raise ConfigError(f"got config and also {', '.join(choices)}", fix="give one of them")
+    config = config or configure_training(**choices)
+    made = runs.train_shadows(config, progress=progress, note=note)
+    return tuple(Trained(run.path, run.model, run.about) for run in made)
+
+
 ENDINGS = {".html": "html", ".md": "md", ".json": "json", ".csv": "csv"}
 """Ending of a file -> the format of a report that is written to it."""
 

@@ -18,8 +18,9 @@ import unseen
 from unseen.data.duplicates import find_overlap
 from unseen.data.records import read_side
 from unseen.errors import ConfigError, DataError, ModelError, StoreError, UsageError
+from unseen.runs.run_of import _check_base
 from unseen.runs.train_config import RECIPE, TrainRun, said_of_fields
-from unseen.runs.trained import TrainedRun, _check_base
+from unseen.runs.trained import TrainedRun
 from unseen.targets.loading import open_tokenizer
 from unseen.training.recipe import Privacy, Recipe
 

@@ -23,6 +23,7 @@ _STATUS = {"pass": True, "warn": None, "fail": False, "skip": None}
 def doctor(
     model: str | None = None,
     *,
+    run_of: str | None = None,
     reference: str | None = None,
     adapter: str | None = None,
     base_model: str | None = None,
@@ -45,6 +46,7 @@ def doctor(
     Args:
         model: model folder, hub name, PEFT adapter folder or GGUF file; without one, the machine
             alone is looked at.
+        run_of: a run of unseen train, whose model, base and template are taken.
         reference: model to compare with; an adapter brings its own.
         adapter: PEFT adapter folder to put on the model.
         base_model: an adapter's base, if not where its configuration says.
@@ -63,6 +65,7 @@ def doctor(
     from unseen.api import doctor as doctor_
 
     given = {
+        "run_of": run_of,
         "reference": reference,
         "adapter": adapter,
         "base_model": base_model,

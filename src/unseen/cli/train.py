@@ -72,6 +72,39 @@ def control(
     return _train("control", config, json_=json_)
 
 
+@app.command
+def shadow(
+    *,
+    config: Annotated[TrainRun, Parameter(name="*")] = TrainRun(),  # noqa: B008 (frozen)
+    json_: Annotated[bool, Parameter(name="--json", negative=())] = False,
+) -> int:
+    """Train --count models, each on a random half of --data, for attacks that compare with them.
+
+    --like RUN takes base, recipe and file over from a run. Of each model it is known which records it
+    was trained on: unseen audit finetune --run-of TARGET --shadow DIR --attacks lira,rmia. The same
+    command with a larger --count adds models.
+
+    Args:
+        config: the training of each of them.
+        json_: print run.json of each instead of what to do next.
+    """
+    from unseen.api import train_shadows
+
+    with progress() as tell:
+        made = train_shadows(config=config, progress=tell, note=say)
+    if json_:
+        print(json.dumps([one.about for one in made], indent=1))
+        return DONE
+    folder = shlex.quote(str(config.out))
+    for line in (
+        f"trained   {len(made)} shadow models, each on {made[0].about['n']['trained']:,} records",
+        f"run       {config.out}",
+        f"next      unseen audit finetune --run-of TARGET --shadow {folder} --attacks lira,rmia",
+    ):
+        out().print(line, markup=False, soft_wrap=True)
+    return DONE
+
+
 def _train(role: Role, config: TrainRun, *, json_: bool) -> int:
     from unseen.api import train
 

@@ -36,9 +36,9 @@ from unseen.runs.preflight import checked_first
 from unseen.runs.prepared import Prepared, data_facts, prepare, read
 from unseen.runs.provenance import now, versions
 from unseen.runs.results import Check, Results, RunFacts, ThreatModel
+from unseen.runs.run_of import of_run, records_of_run
 from unseen.runs.shadows import find_shadows, refuse_informed_reference
 from unseen.runs.shadows import notes as shadow_notes
-from unseen.runs.trained import of_run, records_of_run
 from unseen.runs.validity import concluded
 from unseen.scoring.store import Store
 from unseen.signals.base import (

@@ -14,10 +14,11 @@ from unseen.data.templates import check_layout
 from unseen.errors import ConfigError
 from unseen.runs.judge import Judge, Subjects
 from unseen.runs.models import measure_lengths, open_encoder
-from unseen.runs.plan import record_faults
+from unseen.runs.plan import check_run_of, record_faults
 from unseen.runs.prepared import data_facts, prepare, read
 from unseen.runs.provenance import now
 from unseen.runs.results import Results, RunFacts
+from unseen.runs.run_of import of_run, records_of_run
 from unseen.runs.validity import checks, verdict
 from unseen.signals.base import Materials, Observations, Signal, TextSignal
 
@@ -55,7 +56,11 @@ def check_data(
     """
     started = time.monotonic()
     say = note or (lambda _: None)
-    faults = record_faults(config, records)
+    if config.run_of is not None:
+        check_run_of(config, None, records)
+        config, run = of_run(config)
+        records = records_of_run(config, run)
+    faults = [] if config.run_of is not None else record_faults(config, records)
     if faults:
         raise ConfigError("; ".join(faults), fix="unseen check MEMBERS NONMEMBERS")
     prepared = prepare(config, records or read(config))

@@ -17,10 +17,11 @@ from unseen.data.synthetic import people
 from unseen.data.templates import RecordEncoder
 from unseen.errors import MissingExtraError, UnseenError
 from unseen.runs.models import open_models
-from unseen.runs.plan import choose_attacks, obstacle
+from unseen.runs.plan import check_run_of, choose_attacks, obstacle
 from unseen.runs.preflight import preflight
 from unseen.runs.rendered import beginning_id
 from unseen.runs.results import Check, Part
+from unseen.runs.run_of import of_run
 from unseen.signals.base import REFERENCE, TARGET
 from unseen.targets.access import Access
 from unseen.targets.files import default_cache
@@ -92,12 +93,15 @@ def diagnose(
         What was found. What is missing or broken is a row with a fix, never an error.
     """
     environment = _environment(config)
-    if target is None and not config.model:
+    if target is None and not config.model and config.run_of is None:
         return Diagnosis(environment=environment)
     say = note or (lambda _: None)
     if config.offline:
         os.environ["HF_HUB_OFFLINE"] = "1"  # before anything reads it
     try:
+        if config.run_of is not None:
+            check_run_of(config, target, None)
+            config, _ = of_run(config)
         say(f"loading {target.name if target is not None else config.model}")
         models = open_models(config, target)
         checks = _tried(models, config.seed, say)

@@ -12,17 +12,16 @@ import os
 import secrets
 import shutil
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from unseen import __version__
-from unseen.data.duplicates import inseparable, repeats_in
-from unseen.data.records import Records, read_source
 from unseen.data.templates import Layout, RecordEncoder, check_layout
 from unseen.errors import ConfigError, ModelError, UsageError, need
+from unseen.runs.drawn import Sides, draw, partitions
 from unseen.runs.folder import LOCK, RunFolder, writing
 from unseen.runs.models import layout_of
 from unseen.runs.provenance import now, versions
@@ -32,21 +31,23 @@ from unseen.runs.trained import (
     LAYOUT,
     MANIFEST,
     MODEL,
+    SHADOWS,
+    TRAIN,
     Row,
     TrainedRun,
     digest_of_text,
     digest_of_tokens,
     encoded_or_reason,
     noted,
+    runs_in,
 )
 from unseen.targets.files import Source, fingerprint_of, locate
 from unseen.targets.quiet import quiet
 
 if TYPE_CHECKING:
-    from unseen.data.records import Unsplit
     from unseen.runs.collect import Progress
     from unseen.training.recipe import Recipe
-    from unseen.types import BoolArray, Encoded, Record
+    from unseen.types import Encoded
 
 Note = Callable[[str], None]
 
@@ -55,27 +56,10 @@ _LOSSES = "losses.csv"
 _LIKE = (*RECIPE, *LAYOUT, "partitions")
 """What a run takes over from the one that it is to be like."""
 _OF_DATA = ("data", "format", "column", "id_column", "cluster_by", "slice_by")
+_NOT_OF_A_RUN = ("out", "cache_dir", "offline", "threads", "save_every", "save_minutes", "device")
 _NOT_OF_THE_PLAN = {
-    "out", "cache_dir", "offline", "threads", "save_every", "save_minutes", "data", "members",
-    "nonmembers", "model", "not_in", "like", "count", "device",
+    *_NOT_OF_A_RUN, "data", "members", "nonmembers", "model", "not_in", "like", "count",
 }  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Sides:
-    """Who is trained on, and who is held out; the latter may be nobody.
-
-    Attributes:
-        trained: learned, in the order of their file.
-        held_out: never seen.
-        described: counts and hashes of the files, without text.
-        notes: what the user should know.
-    """
-
-    trained: tuple[Record, ...]
-    held_out: tuple[Record, ...]
-    described: dict[str, Any]
-    notes: tuple[str, ...] = ()
 
 
 def train(
@@ -103,11 +87,11 @@ def train(
     say = note or (lambda _: None)
     if config.offline:
         os.environ["HF_HUB_OFFLINE"] = "1"  # before anything reads it, data sets included
-    others = [TrainedRun(Path(run)) for run in config.not_in]
-    config = _as_others(config, others)
+    others = [run for path in config.not_in for run in runs_in(Path(path))]
+    config = _as_others(config, others, role)
     _check_inputs(config, role)
     recipe = config.recipe
-    sides = _sides(config, others)
+    sides = draw(config, others)
     for sentence in sides.notes:
         say(sentence)
     base = locate(config.model, revision=config.revision, cache_dir=config.cache_dir)
@@ -130,10 +114,71 @@ def train(
     return TrainedRun(folder.path)
 
 
+def train_shadows(
+    config: TrainRun, *, progress: Progress | None = None, note: Note | None = None
+) -> list[TrainedRun]:
+    """Trains `config.count` models, each on a random part of the same records, one after another.
+
+    Those that are complete already are not trained again, so that more can be added later.
+
+    Args:
+        config: every choice of each of them; `out` gets a folder for each.
+        progress: told how far it is.
+        note: told, in a sentence, what the user should know.
+
+    Raises:
+        UnseenError: as `train`.
+    """
+    say = note or (lambda _: None)
+    if config.out is None:
+        _check_inputs(config, "shadow")
+    folder = RunFolder(config.out or Path(), flag="--out")
+    about = _begin_shadows(folder, config)
+    made: list[TrainedRun] = []
+    with folder.locked():
+        folder.write_json("run.json", about)
+        for number in range(config.count):
+            say(f"shadow {number + 1} of {config.count}")
+            seed = np.random.SeedSequence([config.recipe.seed, number]).generate_state(1)[0]
+            one = {"out": folder.path / f"shadow-{number:03d}", "seed": int(seed), "count": 1}
+            made.append(
+                train(config.model_copy(update=one), "shadow", progress=progress, note=note)
+            )
+        folder.write_json("run.json", about | {"status": "complete", "ended": now()})
+    return made
+
+
+def _begin_shadows(folder: RunFolder, config: TrainRun) -> dict[str, Any]:
+    """The header of a folder of shadow models, which may be there with fewer of them."""
+    chosen = config.model_dump(mode="json", exclude={"count", *_NOT_OF_A_RUN})
+    file = folder.path / "run.json"
+    if file.is_file():
+        before = folder.read_json("run.json")
+        if before.get("scenario") != SHADOWS or before.get("config") != chosen:
+            raise ConfigError(
+                f"--out {folder.path} holds another run (other records, base or choices)",
+                fix="name another folder: --out DIR",
+            )
+    elif folder.path.exists() and (
+        not folder.path.is_dir() or any(one.name != LOCK for one in folder.path.iterdir())
+    ):
+        raise ConfigError(f"--out {folder.path} is not empty and no train run", fix="--out DIR")
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "id": folder.path.name,
+        "tool": f"unseen {__version__}",
+        "scenario": SHADOWS,
+        "status": "running",
+        "created": now(),
+        "count": config.count,
+        "config": chosen,
+    }
+
+
 # --- choices -----------------------------------------------------------------------------------
 
 
-def _as_others(config: TrainRun, others: Sequence[TrainedRun]) -> TrainRun:
+def _as_others(config: TrainRun, others: Sequence[TrainedRun], role: Role) -> TrainRun:
     """The choices, with those that the user did not make taken over from the run to be like."""
     if config.like is not None:
         like = TrainedRun(Path(config.like))
@@ -148,7 +193,8 @@ def _as_others(config: TrainRun, others: Sequence[TrainedRun]) -> TrainRun:
     if config.data is None and config.members is None and like.config.data is not None:
         chosen |= {n: getattr(like.config, n) for n in _OF_DATA if n not in given or n == "data"}
         chosen["data"] = like.file("data")
-    if "n" not in given and "share" not in given and config.members is None:
+    halves = role == "shadow"  # each of them on a half
+    if not (halves or "n" in given or "share" in given or config.members is not None):
         chosen["n"] = like.n_trained
     return config.model_copy(update=chosen)
 
@@ -184,124 +230,6 @@ def _check_inputs(config: TrainRun, role: Role) -> None:
         raise ConfigError(
             "; ".join(faults), fix=f"unseen train {role} --model BASE --data FILE --out DIR"
         )
-
-
-# --- records -----------------------------------------------------------------------------------
-
-
-def _sides(config: TrainRun, others: Sequence[TrainedRun]) -> Sides:
-    options: dict[str, Any] = {
-        "format": config.format,
-        "column": config.columns,
-        "id_column": config.id_column,
-        "cluster_by": config.cluster_by,
-        "slice_by": config.slice_by,
-    }
-    if config.members is not None and config.nonmembers is not None:
-        both = Records.from_files(config.members, config.nonmembers, **options)
-        sides = Sides(both.members, both.nonmembers, both.describe(), both.notes)
-        _refuse_others(sides.trained, others, config)
-        return sides
-    found = read_source(config.members or config.data or "", **options)
-    nobody = np.zeros(len(found.records), dtype=bool)
-    if config.members is not None:
-        _refuse_others(found.records, others, config)
-        records = found.split(~nobody, nobody)
-        return Sides(records.members, (), records.describe(), records.notes)
-    free = _not_in(found.records, others, config.near_duplicates)
-    trained, held_out = _drawn(config, found, free)
-    records = found.split(trained, held_out)
-    notes = list(records.notes)
-    if others:
-        notes.append(
-            f"{int((~free).sum())} of {len(free)} records occur in {', '.join(config.not_in)}, alike or "
-            "nearly so, and are left out"
-        )
-    notes.append(f"{int(trained.sum())} records are trained on, {int(held_out.sum())} held out")
-    return Sides(records.members, records.nonmembers, records.describe(), tuple(notes))
-
-
-def _not_in(records: Sequence[Record], others: Sequence[TrainedRun], threshold: float) -> BoolArray:
-    """Which records say what no record of the other runs says, nor nearly so."""
-    free = np.ones(len(records), dtype=bool)
-    for run in others:
-        for places in repeats_in(records, run.records(held_out=False).records, threshold).values():
-            free[list(places)] = False
-    return free
-
-
-def _refuse_others(
-    records: Sequence[Record], others: Sequence[TrainedRun], config: TrainRun
-) -> None:
-    taken = int((~_not_in(records, others, config.near_duplicates)).sum())
-    if taken:
-        raise ConfigError(
-            f"{taken} of {len(records)} records of {config.members} occur in "
-            f"{', '.join(config.not_in)}, alike or nearly so",
-            fix="leave them out of the file, or draw others: --data FILE instead of --members",
-        )
-
-
-def _drawn(config: TrainRun, found: Unsplit, free: BoolArray) -> tuple[BoolArray, BoolArray]:
-    """Who is trained on and who is held out, each shape (len(found.records),).
-
-    Records of one cluster, or with the same text, stay on one side.
-    """
-    rng = np.random.default_rng([config.recipe.seed, 2])
-    n_free = int(free.sum())
-    file = config.data
-    if len(found.records) == 1:
-        raise ConfigError(
-            f"{file} holds one record, and a part of it cannot be held out",
-            fix="give more records, or train on all of a file: --members FILE",
-        )
-    wanted = config.n if config.n is not None else round(config.share * n_free)
-    if wanted < 1:
-        raise ConfigError(
-            f"--share {config.share:g} of {n_free} records is none", fix="--share 0.5, or --n N"
-        )
-    if wanted > n_free or (wanted == n_free and not config.not_in):
-        left = " are not in " + ", ".join(config.not_in) if config.not_in else ""
-        raise ConfigError(
-            f"{wanted} records are to be trained on, and {n_free} of {file}{left}"
-            + ("" if left else " leave none to hold out"),
-            fix=f"--n {max(1, n_free // 2)}, or a file with more records: --data FILE"
-            + ("; a run that holds fewer out leaves more: --held-out" if left else ""),
-        )
-    groups = [group for group in inseparable(found.records) if all(free[place] for place in group)]
-    order = rng.permutation(len(groups)).tolist()
-    trained = _filled(groups, order, wanted, len(free))
-    if not trained.any():
-        raise ConfigError(
-            f"no {wanted} records can be taken without splitting a cluster",
-            fix="--n N, with a larger N",
-        )
-    rest = [at for at in order if not trained[groups[at][0]]]
-    room = len(free) if config.held_out is None else config.held_out
-    return trained, _filled(groups, rest, room, len(free))
-
-
-def _filled(
-    groups: Sequence[Sequence[int]], order: Sequence[int], wanted: int, n: int
-) -> BoolArray:
-    """Whole groups in the given order, as long as they fit."""
-    taken = np.zeros(n, dtype=bool)
-    for at in order:
-        if len(groups[at]) <= wanted:
-            taken[list(groups[at])] = True
-            wanted -= len(groups[at])
-        if not wanted:
-            break
-    return taken
-
-
-def _partitions(n: int, count: int, seed: int, stream: int) -> list[int] | None:
-    """A fixed part of the epoch for each of n records, equal in size; None where there is one part."""
-    if count == 1:
-        return None
-    dealt = np.empty(n, dtype=int)
-    dealt[np.random.default_rng([seed, stream]).permutation(n)] = np.arange(n) * count // max(n, 1)
-    return [int(part) for part in dealt]
 
 
 # --- the folder --------------------------------------------------------------------------------
@@ -371,7 +299,7 @@ def _begin(
         "schema_version": SCHEMA_VERSION,
         "id": folder.path.name,
         "tool": f"unseen {__version__}",
-        "scenario": "train",
+        "scenario": TRAIN,
         "role": role,
         "plan": identity,
         "status": "running",
@@ -425,7 +353,7 @@ def _train(
     in_front = recipe.virtual_tokens if recipe.method in ("prefix", "prompt") else 0
     encoder = RecordEncoder(target.tokenizer, layout, limit=target.max_length - in_front)
     check_layout(encoder, (*sides.trained, *sides.held_out))
-    parts = _partitions(len(sides.trained), config.partitions, recipe.seed, 3)
+    parts = partitions(len(sides.trained), config.partitions, recipe.seed, 3)
     rows, examples = _rows(sides, encoder, about, config, recipe, parts)
     learned = [i for i, example in enumerate(examples) if example is not None]
     if not learned:
@@ -494,7 +422,7 @@ def _rows(
 ) -> tuple[list[Row], list[Encoded | None]]:
     """What is kept of every record, and what is learned of those that are trained on."""
     key = bytes.fromhex(about["key"])
-    held = _partitions(len(sides.held_out), config.partitions, recipe.seed, 4)
+    held = partitions(len(sides.held_out), config.partitions, recipe.seed, 4)
     rows: list[Row] = []
     examples: list[Encoded | None] = []
     for trained, records, of in ((True, sides.trained, parts), (False, sides.held_out, held)):

@@ -20,17 +20,16 @@ from pydantic import ValidationError
 
 from unseen.data.records import Records, read_source
 from unseen.data.templates import Layout, RecordEncoder
-from unseen.errors import ConfigError, DataError, ModelError, StoreError, UnscorableError
+from unseen.errors import ConfigError, DataError, StoreError, UnscorableError
 from unseen.runs.folder import RunFolder, check_version
 from unseen.runs.train_config import TrainRun
-from unseen.targets.files import fingerprint_of, locate
 
 if TYPE_CHECKING:
-    from unseen.runs.config import FinetuneAudit
     from unseen.types import Encoded, Record
 
 MANIFEST = "trained.parquet"
 MODEL = "model"
+TRAIN, SHADOWS = "train", "shadows"  # scenarios
 PARTITION = "partition"
 LAYOUT = ("template", "loss_on", "truncation", "max_length", "end_of_turn")
 """Choices of the template."""
@@ -91,6 +90,35 @@ def noted(name: str, folder: Path) -> dict[str, str | None]:
     return {"name": name, "from_here": beside}
 
 
+def runs_in(path: Path) -> list[TrainedRun]:
+    """The train run in a folder, or all of them where it holds shadow models.
+
+    Raises:
+        ConfigError: where there is none.
+        StoreError: where one is unfinished, changed or damaged.
+    """
+    about = RunFolder.existing(path).read_json("run.json")
+    if about.get("scenario") != SHADOWS:
+        return [TrainedRun(path)]
+    if about.get("status") != "complete":
+        raise StoreError(
+            f"the training of the shadows {path} has not ended",
+            fix="run the command that began it again: it continues",
+        )
+    return [TrainedRun(file.parent) for file in sorted(path.glob("shadow-*/run.json"))]
+
+
+def runs_named(name: str) -> list[TrainedRun]:
+    """The train runs that a folder holds, as `runs_in`; none where it is no run but a model.
+
+    Raises:
+        StoreError: where one is unfinished, changed or damaged.
+        ConfigError: where it is a run of another kind.
+    """
+    folder = Path(name).expanduser()
+    return runs_in(folder) if (folder / "run.json").is_file() else []
+
+
 class TrainedRun:
     """Reads a train run.
 
@@ -128,10 +156,10 @@ class TrainedRun:
 
     def _refuse_others(self) -> None:
         scenario = self.about.get("scenario")
-        if scenario == "train":
+        if scenario == TRAIN:
             return
         fix = "give the folder that unseen train made (--out)"
-        if scenario == "shadows":
+        if scenario == SHADOWS:
             first = next(iter(sorted(self.path.glob("shadow-*/run.json"))), None)
             if first is not None:
                 fix = f"name one of its models: {first.parent}"
@@ -311,127 +339,5 @@ class TrainedRun:
             )
 
 
-# --- other models of an audit ------------------------------------------------------------------
-
-
-def runs_named(name: str) -> list[TrainedRun]:
-    """The train runs that a folder holds: one, or those of many shadows; none where it is a model.
-
-    Raises:
-        StoreError: where one is unfinished, changed or damaged.
-        ConfigError: where it is a run of another kind.
-    """
-    folder = Path(name).expanduser()
-    if not (folder / "run.json").is_file():
-        return []
-    many = sorted(file.parent for file in folder.glob("shadow-*/run.json"))
-    return [TrainedRun(path) for path in many or [folder]]
-
-
-# --- an audit of a train run -------------------------------------------------------------------
-
-_OF_THE_RUN = ("model", *LAYOUT[:-1], "format", "column", "id_column")
-_IDLE = ("adapter", "revision", "tokenizer", "label_column")
-
-
-def of_run(config: FinetuneAudit) -> tuple[FinetuneAudit, TrainedRun]:
-    """The choices of an audit of a train run: model, reference, template from the run.
-
-    Raises:
-        ConfigError: where an option contradicts the run.
-    """
-    run = TrainedRun(Path(config.run_of or ""))
-    fields = type(config).model_fields
-    given = {
-        name: getattr(config, name)
-        for name in (*_OF_THE_RUN, *_IDLE)
-        if name in config.model_fields_set and getattr(config, name) != fields[name].default
-    }
-    models = {str(folder): folder for folder in (run.model, *sorted(run.path.glob("epoch-*")))}
-    wanted: dict[str, Any] = {name: getattr(run.config, name) for name in _OF_THE_RUN[1:]}
-    faults: dict[str, str] = {}
-    for name, value in given.items():
-        flag = f"--{name.replace('_', '-')}"
-        if name in _IDLE:
-            faults[flag] = f"{flag} says nothing of a train run"
-        elif name == "model":
-            if Path(value).resolve() not in {folder.resolve() for folder in models.values()}:
-                faults[flag] = f"{flag} names {value}, which is no model of {run.path}"
-        elif value != wanted[name]:
-            faults[flag] = (
-                f"{flag}: got {_shown(value)}, but it was trained with {_shown(wanted[name])}"
-            )
-    files = [
-        name for name in ("data", "members", "nonmembers") if getattr(config, name) is not None
-    ]
-    own = ("data",) if run.config.data is not None else ("members", "nonmembers")
-    for name in files:
-        if name not in own:
-            faults[f"--{name}"] = (
-                f"--{name}: the records of {run.path} come from {' and '.join(f'--{one}' for one in own)}"
-            )
-    if faults:
-        raise ConfigError(
-            f"--run-of {run.path}: {'; '.join(faults.values())}",
-            fix=f"leave out {' '.join(faults)}",
-        )
-    chosen: dict[str, Any] = dict(wanted)
-    chosen["model"] = given.get("model", str(run.model))
-    if "end_of_turn" not in config.model_fields_set:
-        chosen["end_of_turn"] = run.config.end_of_turn
-    if config.reference in ("auto", "base"):
-        base = config.base_model or run.place(run.base)
-        _check_base(run, base)
-        if not (Path(chosen["model"]) / "adapter_config.json").is_file():
-            chosen["reference"] = base
-    if config.split_origin == "unknown" and run.config.data is not None:
-        chosen["split_origin"] = "random"
-    return config.model_copy(update=chosen), run
-
-
-def records_of_run(config: FinetuneAudit, run: TrainedRun) -> Records:
-    """The records of an audit of a train run; with `limit`, so many of each side.
-
-    Raises:
-        DataError: where a record is not as it was.
-    """
-    found = run.records(
-        data=config.data,
-        members=config.members,
-        nonmembers=config.nonmembers,
-        cluster_by=config.cluster_by,
-        slice_by=config.slice_by,
-    )
-    for side, of_side in (("trained on", found.members), ("held out", found.nonmembers)):
-        if not of_side:
-            raise ConfigError(
-                f"no record of {run.path} was {side}",
-                fix="unseen train target --data FILE --share 0.5",
-            )
-    return run.with_partitions(found.sample(config.limit, seed=config.seed))
-
-
-def _check_base(run: TrainedRun, name: str) -> None:
-    """The base must still be what it was: it is what the trained model is compared with."""
-    try:
-        found = fingerprint_of(locate(name, revision=run.config.revision))
-    except ModelError as error:
-        raise ModelError(
-            f"the base of {run.path} is not there: {error.problem}",
-            fix="put it back, or name it: --reference MODEL (of an adapter: --base-model MODEL)",
-        ) from error
-    if found != run.base["fingerprint"]:
-        raise ModelError(
-            f"{name} is not the base that {run.path} was trained from: its weights differ",
-            fix="name that one: --reference MODEL (of an adapter: --base-model MODEL)",
-        )
-
-
 def _some(ids: Sequence[str]) -> str:
     return ", ".join(ids[:_TOLD]) + (", …" if len(ids) > _TOLD else "")
-
-
-def _shown(value: Any) -> str:
-    if isinstance(value, tuple):
-        return ",".join(value) or "none"
-    return "the model's limit" if value is None else str(value)

@@ -9,18 +9,23 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from unseen.errors import StoreError, UnseenError
+from unseen.errors import ConfigError, StoreError, UnseenError
 from unseen.metrics.roc import auc
 from unseen.runs.config import StatisticsChoices
 from unseen.runs.folder import RunFolder, check_version
 from unseen.runs.judge import Scored, Subjects
 from unseen.runs.results import Part, Results
+from unseen.runs.trained import MANIFEST, MODEL, SHADOWS, TRAIN, TrainedRun
 
 NEEDED = ("run.json", "config.yaml", "results.json", "records.parquet", "report.md")
 """Files that a finished run has, beside its manifest."""
 
+NEEDED_OF_TRAINING = ("run.json", "config.yaml", MANIFEST, "losses.csv", MODEL)
+"""What a finished train run has, beside its manifest."""
+
 _ROUNDING = 1e-9
 
+_TRAIN_AGAIN = "train again: unseen train, into another folder"
 _AGAIN = "run the audit again: answers that are still in the cache are not asked for again"
 
 
@@ -88,6 +93,10 @@ def finished(path: Path) -> FinishedRun:
     """
     folder = RunFolder.existing(path)
     about = folder.read_json("run.json")
+    if about.get("scenario") in (TRAIN, SHADOWS):
+        raise ConfigError(
+            f"{path} is a training, and no audit", fix=f"unseen audit finetune --run-of {path}"
+        )
     _ended(folder, about)
     _choices(folder, about)
     faults = _altered(folder)
@@ -110,6 +119,8 @@ def verify(path: Path) -> Verification:
     folder = RunFolder.existing(path)
     items: list[Item] = []
     about = _tried(items, "run.json", lambda: folder.read_json("run.json"), _header)
+    if about is not None and about.get("scenario") in (TRAIN, SHADOWS):
+        return _of_training(folder, items, about)
     if about is not None:
         _tried(items, "status", lambda: _ended(folder, about), lambda _: "complete")
         _tried(items, "choices", lambda: _choices(folder, about), _seed)
@@ -123,11 +134,55 @@ def verify(path: Path) -> Verification:
         read = _tried(items, "records.parquet", lambda: _records(folder), _count)
         if read is not None and results is not None:
             _agree(items, results, *read)
-    items += [
-        Item(what=name, ok=False, detail="is no file of a run", fix=f"move it away: {path / name}")
+    items += _foreign(folder)
+    return Verification(folder=str(path), items=tuple(items))
+
+
+def _of_training(folder: RunFolder, items: list[Item], about: dict[str, Any]) -> Verification:
+    """A train run, or a folder of shadow models, each of which is one."""
+    path = folder.path
+    _tried(items, "status", lambda: _ended(folder, about), lambda _: "complete")
+    if about["scenario"] == SHADOWS:
+        runs = sorted(path.glob("shadow-*/run.json"))
+        said = f"{len(runs)} shadow models"
+        if len(runs) != about.get("count"):
+            said += f", and run.json speaks of {about.get('count')}"
+        items.append(Item(what="shadows", ok=len(runs) == about.get("count"), detail=said))
+        for file in runs:
+            inside = verify(file.parent).items
+            items += [
+                one.model_copy(update={"what": f"{file.parent.name}/{one.what}"}) for one in inside
+            ]
+        return Verification(folder=str(path), items=tuple(items))
+    missing = [name for name in NEEDED_OF_TRAINING if not (path / name).exists()]
+    items += [Item(what=name, ok=False, detail="is missing", fix=_TRAIN_AGAIN) for name in missing]
+    items += _files(folder, missing)
+    if all(item.ok for item in items):
+        _tried(items, MANIFEST, lambda: _trained(path), lambda said: said)
+    items += _foreign(folder)
+    return Verification(folder=str(path), items=tuple(items))
+
+
+def _trained(path: Path) -> str:
+    run = TrainedRun(path)
+    found = {"trained": run.n_trained, "held_out": len(run.rows) - run.n_trained}
+    if found != run.about.get("n"):
+        raise StoreError(
+            f"holds {found}, run.json speaks of {run.about.get('n')}", fix=_TRAIN_AGAIN
+        )
+    return f"{found['trained']} records trained on, {found['held_out']} held out"
+
+
+def _foreign(folder: RunFolder) -> list[Item]:
+    return [
+        Item(
+            what=name,
+            ok=False,
+            detail="is no file of a run",
+            fix=f"move it away: {folder.path / name}",
+        )
         for name in folder.foreign()
     ]
-    return Verification(folder=str(path), items=tuple(items))
 
 
 def _files(folder: RunFolder, missing: list[str]) -> list[Item]:
