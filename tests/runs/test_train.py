@@ -19,6 +19,7 @@ from unseen.data.duplicates import find_overlap
 from unseen.data.records import read_side
 from unseen.errors import ConfigError, DataError, ModelError, StoreError, UsageError
 from unseen.runs.run_of import _check_base
+from unseen.runs.shadows import digest, read_name
 from unseen.runs.train_config import RECIPE, TrainRun, said_of_fields
 from unseen.runs.trained import TrainedRun
 from unseen.targets.loading import open_tokenizer
@@ -102,6 +103,7 @@ def test_the_written_configuration_repeats_the_training(made, tmp_path) -> None:
     assert any("trained already" in sentence for sentence in said)
 
 
+@pytest.mark.slow
 def test_all_members_are_trained_on_and_nonmembers_are_held_out(made, tmp_path) -> None:
     files = {"members": str(made.members), "nonmembers": str(made.nonmembers)}
     choices = {k: v for k, v in made.choices.items() if k != "data"}
@@ -146,6 +148,7 @@ def test_an_audit_of_the_run_judges_what_the_run_says(made, audited) -> None:
     assert unseen.verify_run(audited.folder).ok
 
 
+@pytest.mark.slow
 def test_limit_draws_on_each_side(made, tmp_path) -> None:
     result = made.target.audit(
         attacks="loss", bootstrap=200, limit=12, runs=tmp_path, cache=False, preflight=False
@@ -290,6 +293,10 @@ def test_every_field_of_a_recipe_is_an_option_that_is_explained() -> None:
     for name in RECIPE:
         assert TrainRun.model_fields[name].description == said[name]
     assert TrainRun(lora_targets="q_proj, v_proj").recipe.lora_targets == ("q_proj", "v_proj")
+    assert TrainRun(bits="8").recipe.bits == 8
+    written = TrainRun(lora_targets="q_proj,v_proj", n=3).written()
+    assert written["lora_targets"] == "q_proj,v_proj"
+    assert TrainRun(**written).recipe.lora_targets == ("q_proj", "v_proj")
     assert TrainRun().recipe == Recipe()
     private = TrainRun(epsilon=4.0, max_grad_norm=0.5).recipe
     assert private.privacy == Privacy(epsilon=4.0, max_grad_norm=0.5)
@@ -297,6 +304,7 @@ def test_every_field_of_a_recipe_is_an_option_that_is_explained() -> None:
         _ = TrainRun(delta=1e-4).recipe
 
 
+@pytest.mark.slow
 def test_texts_of_one_kind_stay_on_one_side(made, tmp_path) -> None:
     lines = made.data.read_text().splitlines()
     twice = tmp_path / "twice.jsonl"
@@ -307,3 +315,133 @@ def test_texts_of_one_kind_stay_on_one_side(made, tmp_path) -> None:
     assert len(found) == 2 * N
     assert not find_overlap(found)
     assert np.isclose(len(found.members) / len(found), 0.5, atol=0.02)
+
+
+# --- other roles -------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def control(made) -> unseen.Trained:
+    return unseen.train("control", not_in=str(made.target.folder), out=made.where / "control")
+
+
+def test_a_control_is_trained_alike_on_none_of_the_records(made, control) -> None:
+    target = TrainedRun(made.target.folder)
+    run = TrainedRun(control.folder)
+    assert run.config.recipe == target.config.recipe
+    assert run.layout == target.layout
+    assert run.n_trained == target.n_trained == 20
+    assert run.base["fingerprint"] == target.base["fingerprint"]
+    assert run.about["role"] == "control"
+    used = {record.text for record in target.records().records}
+    assert used.isdisjoint(record.text for record in run.records(held_out=False).records)
+
+
+@pytest.mark.slow
+def test_near_duplicates_of_another_run_are_left_out_too(made, tmp_path) -> None:
+    kept = rows(made.target.folder)
+    lines = made.data.read_text().splitlines()
+    other = tmp_path / "other.jsonl"
+    other.write_text(
+        "\n".join(
+            json.dumps(row | {"completion": row["completion"] + " Yes."})
+            for row in map(json.loads, lines)
+        )
+    )
+    choices = {"not_in": str(made.target.folder), "data": str(other), "n": 5}
+    run = unseen.train("reference", **choices, out=tmp_path / "near")
+    assert not kept.keys() & rows(run.folder).keys()
+    exact = unseen.train("reference", **choices, near_duplicates=1.0, out=tmp_path / "exact")
+    assert kept.keys() & rows(exact.folder).keys()
+
+
+def test_too_few_other_records_say_how_many_there_are(made, tmp_path) -> None:
+    choices = {"not_in": str(made.target.folder), "out": tmp_path / "out"}
+    with pytest.raises(ConfigError, match=r"30 records are to be trained on, and 20 of .* not in"):
+        unseen.train("control", **choices, n=30)
+    with pytest.raises(ConfigError, match=r"30 records of .*members.jsonl occur in"):
+        unseen.train("control", **choices, members=str(made.members))
+
+
+@pytest.mark.slow
+def test_shadows_know_what_they_were_trained_on_and_more_can_be_added(made, tmp_path) -> None:
+    choices = {"like": str(made.target.folder), "out": tmp_path / "shadows"}
+    two = unseen.train_shadows(**choices, count=2)
+    weights = [(one.model / "model.safetensors").read_bytes() for one in two]
+    said: list[str] = []
+    three = unseen.train_shadows(**choices, count=3, note=said.append)
+    assert sum("trained already" in sentence for sentence in said) == 2
+    assert [(one.model / "model.safetensors").read_bytes() for one in three[:2]] == weights
+    inside = [{id_ for id_, row in rows(one.folder).items() if row["trained"]} for one in three]
+    assert [len(one) for one in inside] == [N // 2] * 3
+    assert inside[0] != inside[1] != inside[2]
+    assert unseen.verify_run(tmp_path / "shadows").ok
+    named = read_name(str(tmp_path / "shadows"))
+    records_ = {record.id: record for record in read_side(made.data)}
+    assert [one.model for one in named] == [str(one.model) for one in three]
+    for one, ids in zip(named, inside, strict=True):
+        assert {id_ for id_, record in records_.items() if digest(record) in one.trained_on} == ids
+    with pytest.raises(ConfigError, match="holds another run"):
+        unseen.train_shadows(**choices, count=3, seed=1)
+    with pytest.raises(ConfigError, match="name one of its models"):
+        unseen.audit_finetune(run_of=str(tmp_path / "shadows"))
+
+
+def test_verify_finds_what_was_changed(made, control) -> None:
+    assert unseen.verify_run(control.folder).ok
+    (control.folder / "losses.csv").write_text("changed")
+    found = unseen.verify_run(control.folder)
+    assert [item.what for item in found.items if not item.ok] == ["losses.csv"]
+    with pytest.raises(ConfigError, match="is a training, and no audit"):
+        unseen.gate_run(control.folder, {"auc": 0.6})
+
+
+# --- the order of training ---------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_partitions_are_slices_of_the_audit(made, tmp_path) -> None:
+    run = unseen.train(**made.choices, partitions=3, keep_epochs=True, out=tmp_path / "parts")
+    kept = rows(run.folder).values()
+    for trained in (True, False):
+        counts = np.bincount([row["partition"] for row in kept if row["trained"] is trained])
+        assert counts.tolist() == [10, 10, 10]
+    result = run.audit(
+        attacks="loss", bootstrap=200, runs=tmp_path, cache=False, preflight=False, control="none"
+    )
+    found = [(s.by, s.value, s.n) for s in result.results.slices]
+    assert found == [("partition", f"{i} of 3", (10, 10)) for i in (1, 2, 3)]
+
+
+@pytest.mark.slow
+def test_the_model_of_each_epoch_is_kept_and_can_be_audited(made, tmp_path) -> None:
+    run = unseen.train(**(made.choices | {"epochs": 3}), keep_epochs=True, out=tmp_path / "run")
+    assert sorted(p.name for p in run.folder.glob("epoch-*")) == ["epoch-1", "epoch-2"]
+    assert unseen.verify_run(run.folder).ok
+    result = run.audit(
+        model=str(run.folder / "epoch-1"),
+        attacks="loss", bootstrap=200, runs=tmp_path, cache=False, preflight=False, control="none",
+    )  # fmt: skip
+    assert result.results.target["model"] == str(run.folder / "epoch-1")
+
+
+@pytest.mark.slow
+def test_a_private_training_says_what_it_spends_and_goes_on(made, tmp_path) -> None:
+    pytest.importorskip("opacus", reason="the extra dp is not installed")
+    choices = made.choices | {"method": "lora", "lora_rank": 2, "epochs": 2, "save_every": 1}
+    choices |= {"noise_multiplier": 1.0, "accountant": "rdp", "out": tmp_path / "private"}
+    seen: list[int] = []
+
+    def stop(_: str, step: int, __: int) -> None:
+        seen.append(step)
+        if step == 5 and len(seen) == 5:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        unseen.train(**choices, progress=stop)
+    run = unseen.train(**choices, progress=stop)
+    assert seen == [1, 2, 3, 4, 5, *range(1, 9)]
+    spent = run.about["privacy"]
+    assert spent["epsilon"] > 0
+    assert spent["steps"] == 8
+    assert {row["times"] for row in rows(run.folder).values()} == {0, None}

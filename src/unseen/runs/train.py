@@ -293,8 +293,7 @@ def _begin(
         about |= {name: before[name] for name in about if name in before}
     about["attempts"].append({"started": now(), "status": "running"})
     files = {"data": config.data, "members": config.members, "nonmembers": config.nonmembers}
-    idle = {"share"} if config.n is not None or config.members is not None else set()
-    dumped = config.model_dump(mode="json", exclude_none=True, exclude=idle)
+    dumped = config.written()
     about = {
         "schema_version": SCHEMA_VERSION,
         "id": folder.path.name,
