@@ -19,7 +19,7 @@ from unseen.data.duplicates import find_overlap
 from unseen.data.records import read_side
 from unseen.errors import ConfigError, DataError, ModelError, StoreError, UsageError
 from unseen.runs.run_of import _check_base
-from unseen.runs.shadows import digest, read_name
+from unseen.runs.shadows import read_name
 from unseen.runs.train_config import RECIPE, TrainRun, said_of_fields
 from unseen.runs.trained import TrainedRun
 from unseen.targets.loading import open_tokenizer
@@ -380,7 +380,7 @@ def test_shadows_know_what_they_were_trained_on_and_more_can_be_added(made, tmp_
     records_ = {record.id: record for record in read_side(made.data)}
     assert [one.model for one in named] == [str(one.model) for one in three]
     for one, ids in zip(named, inside, strict=True):
-        assert {id_ for id_, record in records_.items() if digest(record) in one.trained_on} == ids
+        assert {id_ for id_, record in records_.items() if one.inside(record)} == ids
     with pytest.raises(ConfigError, match="holds another run"):
         unseen.train_shadows(**choices, count=3, seed=1)
     with pytest.raises(ConfigError, match="name one of its models"):
