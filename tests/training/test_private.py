@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from examples import VOCABULARY, some_examples
 from unseen.errors import ConfigError, TargetError, UsageError
 from unseen.targets.loss import batch_loss, record_losses
 from unseen.training import private
+from unseen.training.checkpoint import Checkpoints
 from unseen.training.finetune import Recipe, finetune
 from unseen.training.recipe import Privacy
 from unseen.types import Encoded
@@ -249,6 +251,37 @@ def test_a_broken_model_is_found_before_noise_hides_it() -> None:
     with pytest.raises(TargetError, match="untrained model"):
         finetune(model, some_examples(), _recipe())
     assert not any(hasattr(w, "grad_sample") for w in model.parameters())
+
+
+def test_a_private_training_goes_on_from_its_checkpoint(tmp_path: Path) -> None:
+    """With other draws and other noise, but as many steps: what is spent is what was announced."""
+    recipe = _recipe(epochs=2, batch_size=4, learning_rate=1e-2, seed=None)
+
+    class StopError(Exception):
+        pass
+
+    def stop(step: int, _steps: int, _loss: float) -> None:
+        if step == 4:
+            raise StopError
+
+    def checkpoints() -> Checkpoints:
+        return Checkpoints(tmp_path / "state.safetensors", "one", every_steps=1)
+
+    def model() -> torch.nn.Module:
+        return tiny.model("llama", VOCABULARY, dtype=torch.float32)
+
+    with pytest.raises(StopError):
+        finetune(model(), some_examples(12), recipe, progress=stop, checkpoints=checkpoints())
+    told: list[int] = []
+    trained = finetune(
+        model(),
+        some_examples(12),
+        recipe,
+        progress=lambda step, _n, _l: told.append(step),
+        checkpoints=checkpoints(),
+    )
+    assert told == list(range(1, private.budget(recipe, 12).steps + 1))
+    assert not any(hasattr(w, "grad_sample") for w in trained.parameters())
 
 
 @pytest.mark.parametrize(
