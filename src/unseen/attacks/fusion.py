@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -11,9 +11,9 @@ import numpy as np
 from unseen.attacks.base import Known, lessons, measured, score_each, unscored
 from unseen.errors import UnscorableError
 from unseen.signals.base import Observations, Signal
-from unseen.signals.scores import AttackScores, Said
+from unseen.signals.scores import AttackScores, Said, Weights
 from unseen.targets.access import Access
-from unseen.types import BoolArray, FloatArray, Scores
+from unseen.types import BoolArray, Scores
 
 
 @dataclass(frozen=True)
@@ -60,38 +60,40 @@ class Fusion:
 
 def _judge(audited: dict[str, Said], known: Known | None, signal: Signal) -> dict[str, float]:
     said, member = lessons(known, signal)
-    if not audited:
-        return {}
-    values = _fitted(_matrix(said), member)(_matrix(audited))
-    return dict(zip(audited, values.tolist(), strict=True))
+    odds = learned(list(said.values()), member).log_odds(list(audited.values()))
+    return dict(zip(audited, odds.tolist(), strict=True))
 
 
-def _matrix(said: dict[str, Said]) -> FloatArray:
-    """Scores, shape (records, attacks), with NaN where there is none: the library's sign for it."""
-    return np.array([np.where(one.scored, one.values, np.nan) for one in said.values()])
+def learned(said: Sequence[Said], member: BoolArray) -> Weights:
+    """The weights that minimise the loss on known records.
 
-
-def _fitted(scores: FloatArray, member: BoolArray) -> Callable[[FloatArray], FloatArray]:
-    """The log-odds that the known records teach: (n, attacks) -> (n,)."""
+    Args:
+        said: what k attacks say of each of n records.
+        member: (n,) their membership, both kinds.
+    """
     from sklearn.impute import SimpleImputer
     from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
 
-    some = ~np.isnan(scores).all(axis=0)  # an attack that has scored none of them teaches nothing
-    ready: Any = make_pipeline(
-        SimpleImputer(strategy="median", add_indicator=True), StandardScaler()
-    )
-    columns = ready.fit_transform(scores[:, some])
+    # Scores, shape (records, attacks), with NaN where there is none: the library's sign for it.
+    scores = np.array([np.where(one.scored, one.values, np.nan) for one in said])
+    some = np.flatnonzero(~np.isnan(scores).all(axis=0))  # what has scored none teaches nothing
+    filled = SimpleImputer(strategy="median", add_indicator=True)
+    scaled = StandardScaler()
+    columns: Any = make_pipeline(filled, scaled).fit_transform(scores[:, some])
     # The solver that ends at the minimum itself, not near it.
     model = LogisticRegression(
         class_weight="balanced", solver="newton-cholesky", tol=1e-9, max_iter=1000
     ).fit(columns, member)
-
-    def log_odds(rows: FloatArray) -> FloatArray:
-        ready_rows = np.ascontiguousarray(ready.transform(rows[:, some]))
-        # Row by row: a product of matrices rounds by how many rows there are.
-        weighed: FloatArray = (ready_rows * model.coef_[0]).sum(axis=1) + model.intercept_[0]
-        return weighed
-
-    return log_odds
+    median: list[float | None] = [None] * scores.shape[1]
+    for place, value in zip(some.tolist(), filled.statistics_.tolist(), strict=True):
+        median[place] = value
+    return Weights(
+        tuple(median),
+        tuple(some[filled.indicator_.features_].tolist()),
+        tuple(scaled.mean_.tolist()),
+        tuple(scaled.scale_.tolist()),
+        tuple(model.coef_[0].tolist()),
+        float(model.intercept_[0]),
+    )

@@ -17,6 +17,7 @@ def score(
     run: Path,
     *,
     attacks: tuple[str, ...] = (),
+    fusion_from: str | None = None,
     fpr: tuple[float, ...] = (),
     confidence: float | None = None,
     bootstrap: int | None = None,
@@ -28,6 +29,7 @@ def score(
     Args:
         run: the run folder.
         attacks: attacks to add to those of the run, for example 'min_k[k=0.1]'.
+        fusion_from: another run, or its fusion.json, whose weights the attack transferred uses.
         fpr: false-positive rates to report.
         confidence: coverage of the intervals.
         bootstrap: bootstrap draws.
@@ -37,7 +39,13 @@ def score(
     from unseen.api import score_run
     from unseen.report.terminal import show
 
-    given = {"fpr": fpr or None, "confidence": confidence, "bootstrap": bootstrap, "folds": folds}
+    given = {
+        "fusion_from": fusion_from,
+        "fpr": fpr or None,
+        "confidence": confidence,
+        "bootstrap": bootstrap,
+        "folds": folds,
+    }
     changed = {name: value for name, value in given.items() if value is not None}
     _check_one(run)
     result = score_run(run, attacks, **changed)

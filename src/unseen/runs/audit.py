@@ -23,6 +23,7 @@ from unseen.runs.collect import Cost, Model, Progress, Shadow, collect
 from unseen.runs.fillers import filler_facts, fillers_of_target, open_fillers, tried
 from unseen.runs.folder import LOCK, RunFolder, find_unfinished, point_latest, slug
 from unseen.runs.judge import Judge, Subjects
+from unseen.runs.lent import Lent, borrow, check_apart, keep, lend
 from unseen.runs.models import OTHER_TOKENS, described, measure_lengths, one_tokenizer, open_models
 from unseen.runs.plan import (
     Plan,
@@ -141,6 +142,7 @@ class Ready:
         identity: a hash of everything that the results depend on.
         shadows: shadow models, not loaded.
         fillers: name -> a model that puts other words into texts.
+        lent: what another audit's fusion has learned.
     """
 
     config: FinetuneAudit
@@ -150,6 +152,7 @@ class Ready:
     identity: str
     shadows: tuple[Shadow, ...] = ()
     fillers: Mapping[str, Filler] = field(default_factory=dict)
+    lent: Lent | None = None
 
 
 def ready(
@@ -193,7 +196,11 @@ def ready(
         check_layout(encoder, prepared.judged.records)
         if trained is not None:
             trained.check_tokens(encoder, (*prepared.judged.records, *prepared.known.records))
-    plan = plan_attacks(config, attacks, models)
+    lent = None if config.fusion_from is None else borrow(config.fusion_from)
+    if lent is not None:
+        sources = prepared.judged.sources
+        check_apart(lent, (sources["members"].sha256, sources["nonmembers"].sha256))
+    plan = plan_attacks(config, attacks, models, lent)
     for name, why in plan.skipped.items():
         say(f"{name} is not run: {why}")
     shadows = find_shadows(config, models)
@@ -208,9 +215,9 @@ def ready(
     for sentence in tried(fillers, prepared.judged.records):
         say(sentence)
     identity = plan_id(
-        config, prepared.judged, prepared.known, models, plan, pool, corpus, shadows, fillers
+        config, prepared.judged, prepared.known, models, plan, pool, corpus, shadows, fillers, lent
     )
-    return Ready(config, prepared, models, plan, identity, shadows, fillers)
+    return Ready(config, prepared, models, plan, identity, shadows, fillers, lent)
 
 
 # --- the run folder ---------------------------------------------------------------------------
@@ -324,7 +331,8 @@ def _finish(
     observations, cost = measured
     folder.write_observations(observations, tokens=config.keep_tokens)
     lengths, truncated = measure_lengths(judged.records, target.encoder)
-    judge = Judge(config, Subjects.from_records(judged, lengths, reveal=config.reveal))
+    subjects = Subjects.from_records(judged, lengths, reveal=config.reveal)
+    judge = Judge(config, subjects, start.lent)
     verdicts = judge.judge(plan.attacks, plan.control, observations)
     data = data_facts(config, start.prepared, target.encoder, lengths, truncated)
     results = Results(
@@ -353,6 +361,7 @@ def _finish(
     )
     folder.write_table("records.parquet", judge.table(verdicts))
     folder.write_json("results.json", results.model_dump(mode="json"))
+    keep(folder, start.lent, lend(plan.attacks, verdicts.scored.target, subjects, results))
     about["attempts"][-1] |= {
         "ended": now(),
         "status": "complete",

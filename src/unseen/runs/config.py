@@ -20,7 +20,7 @@ _HELP = "unseen audit finetune --help lists every option"
 _PLACES = (
     "model", "adapter", "base_model", "reference", "tokenizer", "shadow", "run_of", "members", "nonmembers",
     "data",
-    "reference_pool", "corpus", "run_dir", "runs", "cache_dir",
+    "reference_pool", "corpus", "fusion_from", "run_dir", "runs", "cache_dir",
 )  # fmt: skip
 _LONGEST_NAME, _LONGEST_PATH = 255, 4000  # bytes that file systems take, characters of a whole path
 _MANY = 12  # options, above which a message does not list them all
@@ -194,6 +194,11 @@ class FinetuneAudit(LayoutChoices, RecordForm, StatisticsChoices):
     )
     attacks: tuple[str, ...] = Field(
         ("default",), description="default, or names: loss, 'min_k[k=0.1]', … (unseen ls attacks)"
+    )
+    fusion_from: str | None = Field(
+        None,
+        description="run folder of another audit, or its fusion.json: the attack transferred weighs "
+        "scores as its fusion has learned to",
     )
     preflight: bool = Field(
         default=True, description="first prove on a few records that the model's numbers are real"

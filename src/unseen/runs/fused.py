@@ -24,8 +24,10 @@ from unseen.attacks.base import (
     needs_shadows,
 )
 from unseen.signals.base import Observations, ScoreSignal
+from unseen.signals.scores import LentOdds
 
 if TYPE_CHECKING:
+    from unseen.runs.lent import Lent
     from unseen.runs.results import AttackResult, Number
     from unseen.types import Scores
 
@@ -51,6 +53,7 @@ def sources(fusing: Attack, attacks: Iterable[Attack]) -> tuple[str, ...]:
         for attack in attacks
         if not is_blind(attack)
         and not is_fitted(attack)
+        and not is_fusing(attack)
         and (compared or not (needs_reference(attack) or needs_shadows(attack)))
     )
 
@@ -58,7 +61,7 @@ def sources(fusing: Attack, attacks: Iterable[Attack]) -> tuple[str, ...]:
 def obstacles(attacks: Sequence[Attack]) -> dict[str, str]:
     """Label -> why not, of attacks that would learn from too few scores."""
     found = {}
-    for attack in filter(is_fusing, attacks):
+    for attack in filter(_learns, attacks):
         n = len(sources(attack, attacks))
         if n < FEWEST:
             found[label(attack)] = (
@@ -71,11 +74,15 @@ def repeated(attacks: Sequence[Attack]) -> dict[str, str]:
     """Label -> why not, of attacks that would learn from the very scores that another learns from."""
     found: dict[str, str] = {}
     first: dict[tuple[str, ...], str] = {}
-    for attack in filter(is_fusing, attacks):
+    for attack in filter(_learns, attacks):
         name, same = label(attack), first.setdefault(sources(attack, attacks), label(attack))
         if same != name:
             found[name] = f"it would be {same}: the scores to learn from are the same"
     return found
+
+
+def _learns(attack: Attack) -> bool:
+    return is_fusing(attack) and is_fitted(attack)
 
 
 def without(attacks: Sequence[Attack], names: Iterable[str]) -> tuple[Attack, ...]:
@@ -89,6 +96,7 @@ def gathered(
     attacks: Iterable[Attack],
     made: Mapping[str, Scores],
     observations: Observations,
+    lent: Lent | None = None,
 ) -> Observations:
     """What was measured, and beside it the scores that an attack learns from.
 
@@ -97,12 +105,19 @@ def gathered(
         attacks: all attacks of the run on one model.
         made: label -> scores; those of attacks that the attack learns from are needed.
         observations: what was measured, seen as of the target.
+        lent: what another audit has learned, for an attack that uses that.
     """
-    scores = {name: made[name] for name in sources(fusing, attacks)}
+    borrowed = None if lent is None else lent.of(fusing)
+    names = sources(fusing, attacks) if borrowed is None else borrowed.attacks
+    scores = {name: made[name] for name in names}
     values, missing = dict(observations.values), dict(observations.missing)
     for signal in fusing.signals():
         if isinstance(signal, ScoreSignal):
-            values[signal] = said = signal.gather(scores)
+            if isinstance(signal, LentOdds):
+                weights = None if borrowed is None else borrowed.weights
+                values[signal] = said = signal.gather(scores, weights)
+            else:
+                values[signal] = said = signal.gather(scores)
             missing[signal] = {
                 id_: "no attack has scored this record"
                 for id_ in observations.ids

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 
     from unseen.data.records import Records
     from unseen.runs.config import StatisticsChoices
+    from unseen.runs.lent import Lent
 
 FIT_FOLDS = 5
 """Folds in which attacks that learn are cross-fitted."""
@@ -177,10 +178,14 @@ class Judge:
     Args:
         choices: rates, confidence, folds, seed.
         subjects: the judged records.
+        lent: what another audit's fusion has learned, for attacks that use it.
     """
 
-    def __init__(self, choices: StatisticsChoices, subjects: Subjects) -> None:
+    def __init__(
+        self, choices: StatisticsChoices, subjects: Subjects, lent: Lent | None = None
+    ) -> None:
         self._choices = choices
+        self._lent = lent
         self._subjects = subjects
         self._place = {id_: i for i, id_ in enumerate(subjects.ids)}
         self._folds = self._cut(choices.folds, _FOLDS)
@@ -270,7 +275,7 @@ class Judge:
             if name not in made:
                 seen = observations
                 if is_fusing(attack):
-                    seen = gathered(attack, attacks, made, observations)
+                    seen = gathered(attack, attacks, made, observations, self._lent)
                 made[name] = self.score(attack, seen)
         return {label(attack): made[label(attack)] for attack in attacks}
 

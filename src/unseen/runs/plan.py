@@ -15,6 +15,7 @@ from unseen.attacks.base import Attack, is_blind, is_fusing, needs_reference, ne
 from unseen.data.templates import RecordEncoder
 from unseen.errors import AccessError, ConfigError
 from unseen.runs.fused import obstacles, repeated, without
+from unseen.runs.lent import refusal
 from unseen.signals.base import (
     REFERENCE,
     SHADOW,
@@ -38,13 +39,14 @@ if TYPE_CHECKING:
     from unseen.data.records import Records
     from unseen.runs.collect import Model, Shadow
     from unseen.runs.config import FinetuneAudit
+    from unseen.runs.lent import Lent
     from unseen.targets.access import Access, LogprobTarget
     from unseen.targets.fillers import Filler
 
 _NOT_OF_THE_PLAN = {
     "run_dir", "runs", "cache_dir", "cache", "offline", "batch_tokens", "threads", "reveal", "keep_tokens",
     "members", "nonmembers", "data", "reference_pool", "model", "adapter", "base_model", "reference",
-    "shadow", "corpus", "gate", "run_of",
+    "shadow", "corpus", "gate", "run_of", "fusion_from",
 }  # fmt: skip
 
 _OF_A_MODEL = ("adapter", "base_model", "revision", "tokenizer")
@@ -201,7 +203,10 @@ def _changed(config: FinetuneAudit, names: tuple[str, ...]) -> list[str]:
 
 
 def plan_attacks(
-    config: FinetuneAudit, attacks: dict[str, tuple[Attack, bool]], models: dict[str, Model]
+    config: FinetuneAudit,
+    attacks: dict[str, tuple[Attack, bool]],
+    models: dict[str, Model],
+    lent: Lent | None = None,
 ) -> Plan:
     """Which attacks the models allow, and which of them the reference can repeat as control.
 
@@ -219,12 +224,13 @@ def plan_attacks(
             raise AccessError(f"attack {name} cannot be run: {why}", fix="unseen ls attacks")
         else:
             skipped[name] = why
-    too_few = obstacles(run)
+    labels = {label(attack) for attack in run}
+    borrowing = {label(attack): refusal(lent, attack, labels) for attack in run}
+    too_few = obstacles(run) | {name: why for name, why in borrowing.items() if why}
     for name, why in too_few.items():
         if attacks[name][1]:
-            raise AccessError(
-                f"attack {name} cannot be run: {why}", fix=f"--attacks 'default,{name}'"
-            )
+            fix = "unseen ls attacks" if borrowing[name] else f"--attacks 'default,{name}'"
+            raise AccessError(f"attack {name} cannot be run: {why}", fix=fix)
     left_out = too_few | {n: why for n, why in repeated(run).items() if not attacks[n][1]}
     skipped |= left_out
     run = list(without(run, left_out))
@@ -234,6 +240,11 @@ def plan_attacks(
         raise ConfigError(
             "--shadow is read by lira and rmia, none of which is among the attacks",
             fix="leave out --shadow, or add --attacks lira,rmia",
+        )
+    if lent is not None and not any(map(lent.of, run)):
+        raise ConfigError(
+            "--fusion-from is read by transferred, which is not among the attacks",
+            fix="leave out --fusion-from, or add --attacks transferred",
         )
     control, control_note = _control(config, run, models)
     return Plan(tuple(run), control, skipped, control_note)
@@ -339,6 +350,7 @@ def plan_id(
     corpus: str | None = None,
     shadows: Sequence[Shadow] = (),
     fillers: Mapping[str, Filler] | None = None,
+    lent: Lent | None = None,
 ) -> str:
     """A hash of everything that the results depend on."""
     about: dict[str, Any] = {
@@ -360,6 +372,8 @@ def plan_id(
         about["corpus"] = corpus
     if fillers:
         about["fillers"] = {name: filler.fingerprint for name, filler in fillers.items()}
+    if lent is not None:
+        about["fusion_from"] = lent.sha256
     if shadows:
         everybody = (*judged.records, *known.records)
         about["shadows"] = [

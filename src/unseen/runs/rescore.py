@@ -14,16 +14,20 @@ from unseen.runs.config import FinetuneAudit, StatisticsChoices, configure
 from unseen.runs.folder import RunFolder
 from unseen.runs.fused import obstacles
 from unseen.runs.judge import Judge, Scored
+from unseen.runs.lent import Lent, borrow, check_apart, keep, kept, lend, refusal
 from unseen.runs.results import Results
 from unseen.runs.validity import concluded, of_preflight
 from unseen.runs.verify import FinishedRun, finished
 from unseen.signals.base import REFERENCE, TARGET, Observations, ScoreSignal, Signal, as_control
+
+TRANSFERRED = ("transferred", "transferred[reference=False]")
 
 
 def rescore(
     path: Path,
     attacks: tuple[str, ...] = (),
     *,
+    fusion_from: str | None = None,
     report: Callable[[RunFolder, Results], None] | None = None,
     **choices: Any,
 ) -> tuple[RunFolder, Results]:
@@ -35,6 +39,7 @@ def rescore(
     Args:
         path: the run folder.
         attacks: specs of attacks to add to those of the run.
+        fusion_from: run folder or fusion.json whose weights `transferred` is to use.
         report: writes the results for people into the folder, before it is sealed.
         **choices: statistics to change: fpr, confidence, bootstrap, folds.
 
@@ -48,14 +53,17 @@ def rescore(
         done = finished(path)
         before, subjects, scored = done.results, done.subjects, done.scored
         config = _config(done, choices)
-        run = _attacks(attacks, before)
+        lent = kept(folder) if fusion_from is None else borrow(fusion_from)
+        if fusion_from is not None:
+            attacks = (*attacks, *_borrowing(lent, before))
+        run = _attacks(attacks, before, lent)
         observations = folder.read_observations(_signals(run), subjects.ids)
         control = _control(run, before, observations)
         given = Scored(
             _taken_over(run, observations, scored, TARGET, path),
             _taken_over(control, observations, scored, REFERENCE, path),
         )
-        judge = Judge(config, subjects)
+        judge = Judge(config, subjects, lent)
         verdicts = judge.judge(run, control, observations, given=given)
         facts = before.run.model_copy(update={"seconds": round(time.monotonic() - started, 1)})
         results = before.model_copy(
@@ -64,18 +72,40 @@ def rescore(
                 **concluded(judge, verdicts, before.data, of_preflight(before.checks)),
             }
         )
-        kept = {name: getattr(config, name) for name in StatisticsChoices.model_fields}
+        now = {name: getattr(config, name) for name in StatisticsChoices.model_fields}
         folder.unsealed()
-        folder.write_json("run.json", done.about | {"config": done.config | kept})
+        folder.write_json("run.json", done.about | {"config": done.config | now})
         folder.write_table("records.parquet", judge.table(verdicts))
         folder.write_json("results.json", results.model_dump(mode="json"))
+        keep(folder, lent, lend(run, verdicts.scored.target, subjects, results))
         if report is not None:
             report(folder, results)
         folder.write_manifest()
     return folder, results
 
 
-def _attacks(specs: tuple[str, ...], before: Results) -> tuple[Attack, ...]:
+def _borrowing(lent: Lent | None, before: Results) -> tuple[str, ...]:
+    """Specs of the attacks that can use what is lent.
+
+    Raises:
+        ConfigError: where it was learned from the records of the run, or none can.
+    """
+    if lent is None:
+        return ()
+    if before.data is not None:
+        check_apart(lent, (before.data.members.sha256, before.data.nonmembers.sha256))
+    names = [row.name for row in before.attacks]
+    why = {spec: refusal(lent, create(spec), names) for spec in TRANSFERRED}
+    able = tuple(spec for spec, reason in why.items() if reason is None)
+    if not able:
+        raise ConfigError(
+            f"nothing can be transferred: {why[TRANSFERRED[0]]}",
+            fix="name the attacks that it weighs: --attacks NAME",
+        )
+    return able
+
+
+def _attacks(specs: tuple[str, ...], before: Results, lent: Lent | None) -> tuple[Attack, ...]:
     """The attacks named, then all of the run: scoring again adds, and takes nothing away."""
     named = {label(attack): attack for attack in map(create, specs)}
     kept = {row.name: create(row.name) for row in before.attacks}
@@ -85,6 +115,13 @@ def _attacks(specs: tuple[str, ...], before: Results) -> tuple[Attack, ...]:
             f"attack {name} cannot be run: {why}",
             fix="name more attacks: --attacks NAME --attacks NAME",
         )
+    labels = [label(attack) for attack in run]
+    for attack in run:
+        if (reason := refusal(lent, attack, labels)) is not None:
+            raise ConfigError(
+                f"attack {label(attack)} cannot be run: {reason}",
+                fix="unseen score RUN --fusion-from RUN",
+            )
     return run
 
 

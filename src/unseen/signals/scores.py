@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -23,6 +23,92 @@ class Said:
 
     values: FloatArray
     scored: BoolArray
+
+
+@dataclass(frozen=True)
+class Weights:
+    """A logistic model over the scores of k attacks: numbers only, no record is in it.
+
+    log-odds = intercept + sum_j coef_j (c_j - mean_j) / scale_j, where the columns c are the scores, a
+    missing one being the median of its attack, and then, for each attack in `flagged`, a 1 where its
+    score was missing.
+
+    Attributes:
+        median: (k,) of each attack's scores; an attack that had none has None, and no say.
+        flagged: numbers of the attacks of which a missing score has a say.
+        mean: of each column.
+        scale: of each column.
+        coef: of each column.
+        intercept: log-odds where all columns are at their mean.
+    """
+
+    median: tuple[float | None, ...]
+    flagged: tuple[int, ...]
+    mean: tuple[float, ...]
+    scale: tuple[float, ...]
+    coef: tuple[float, ...]
+    intercept: float
+
+    def log_odds(self, said: Sequence[Said]) -> FloatArray:
+        """Log-odds of membership, shape (n,), of records that k attacks have scored."""
+        if not said:
+            return np.array([])
+        used = [j for j, value in enumerate(self.median) if value is not None]
+        median = np.array([self.median[j] for j in used], dtype=np.float64)
+        values = np.array([one.values for one in said])[:, used]
+        scored = np.array([one.scored for one in said])
+        columns = np.hstack(
+            [
+                np.where(scored[:, used], values, median),
+                ~scored[:, list(self.flagged)],
+            ]
+        )
+        standard = (columns - np.array(self.mean)) / np.array(self.scale)
+        # Row by row: a product of matrices rounds by how many rows there are.
+        weighed: FloatArray = (standard * np.array(self.coef)).sum(axis=1) + self.intercept
+        return weighed
+
+
+@dataclass(frozen=True)
+class Odds:
+    """What another audit's weights say of a record.
+
+    Attributes:
+        log_odds: of membership.
+    """
+
+    log_odds: float
+
+
+@dataclass(frozen=True)
+class LentOdds:
+    """The log-odds that weights learned in another audit give each record.
+
+    They are made after the other attacks have scored, and never measured.
+
+    Attributes:
+        of: the role of the model that was attacked.
+        reference: whether the weights count attacks that need a reference model.
+    """
+
+    gives: ClassVar[type] = Odds
+    of: str = TARGET
+    reference: bool = True
+
+    def gather(
+        self, scores: Mapping[str, Scores], weights: Weights | None = None
+    ) -> dict[str, Odds]:
+        """Log-odds of each record that any attack has scored.
+
+        Args:
+            scores: attack -> its scores, of the attacks that were weighed, all of them.
+            weights: of the attacks, in the order of their names; without them nothing is said.
+        """
+        if weights is None:
+            return {}
+        said = AttackScores().gather(scores)
+        odds = weights.log_odds(list(said.values())).tolist()
+        return {id_: Odds(value) for id_, value in zip(said, odds, strict=True)}
 
 
 @dataclass(frozen=True)
