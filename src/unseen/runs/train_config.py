@@ -10,7 +10,7 @@ import dataclasses
 import inspect
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, Literal, get_args, get_type_hints
 
 from pydantic import Field, ValidationInfo, create_model, field_validator
 
@@ -42,11 +42,6 @@ def _fields(kind: type, names: tuple[str, ...]) -> dict[str, Any]:
 
 
 _PRIVACY = "privacy"
-_NUMBERED = tuple(  # fields that take some whole numbers only
-    name
-    for name, kind in get_type_hints(Recipe).items()
-    if get_origin(kind) is Literal and all(isinstance(one, int) for one in get_args(kind))
-)
 _OF_RECIPE = tuple(f.name for f in dataclasses.fields(Recipe) if f.name != _PRIVACY)
 # What both have is one option; without a seed, draws and noise come from the system.
 _OF_PRIVACY = tuple(f.name for f in dataclasses.fields(Privacy) if f.name not in _OF_RECIPE)
@@ -130,11 +125,6 @@ class TrainRun(_RecipeChoices, LayoutChoices, RecordForm):
     @classmethod
     def _can_be_a_path(cls, place: Any) -> Any:
         return checked_path(place)
-
-    @field_validator(*_NUMBERED, mode="before")
-    @classmethod
-    def _a_number_is_written_as_text(cls, value: Any) -> Any:
-        return int(value) if isinstance(value, str) and value.isdigit() else value
 
     @field_validator(*_OF_RECIPE)
     @classmethod
