@@ -43,6 +43,8 @@ _PACKAGES = {
     "datasets": "hf",
     "pandas": "pandas",
     "sentence-transformers": "semantic",
+    "opacus": "dp",
+    "bitsandbytes": "qlora",
 }
 """Package -> the extra that brings it."""
 _OFFLINE = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "HF_DATASETS_OFFLINE")

@@ -16,6 +16,8 @@ _PACKAGES = (
     "transformers",
     "tokenizers",
     "peft",
+    "opacus",
+    "bitsandbytes",
     "pyarrow",
 )
 
