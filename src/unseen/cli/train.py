@@ -129,6 +129,6 @@ def _show(made: Trained) -> None:
     if about["role"] == "target":
         lines.append(f"next      unseen audit finetune --run-of {folder}")
     else:
-        lines.append(f"next      unseen audit finetune --run-of TARGET --reference {folder}/model")
+        lines.append(f"next      unseen audit finetune --run-of TARGET --reference {folder}")
     for line in lines:
         out().print(line, markup=False, soft_wrap=True)

@@ -241,9 +241,12 @@ def _open_folder(start: Ready) -> RunFolder:
     if unfinished is not None:
         return RunFolder(unfinished)
     stamp = datetime.now(UTC).strftime("%Y-%m-%dT%H-%M-%S")
-    return RunFolder(
-        config.runs / f"{stamp}_{slug(start.models[TARGET].target.name)}_{secrets.token_hex(2)}"
-    )
+    return RunFolder(config.runs / f"{stamp}_{slug(_name_of(start))}_{secrets.token_hex(2)}")
+
+
+def _name_of(start: Ready) -> str:
+    """What the folder is named after: the model, or the train run that it is of."""
+    return start.config.run_of or start.models[TARGET].target.name
 
 
 def _begin(folder: RunFolder, start: Ready) -> dict[str, Any]:

@@ -352,6 +352,9 @@ def _train(
     in_front = recipe.virtual_tokens if recipe.method in ("prefix", "prompt") else 0
     encoder = RecordEncoder(target.tokenizer, layout, limit=target.max_length - in_front)
     check_layout(encoder, (*sides.trained, *sides.held_out))
+    template = hashlib.sha256((encoder.template or "plain").encode()).hexdigest()
+    about["encoding"] = {"template_sha256": template, "max_length": encoder.max_length}
+    folder.write_json("run.json", about)
     parts = partitions(len(sides.trained), config.partitions, recipe.seed, 3)
     rows, examples = _rows(sides, encoder, about, config, recipe, parts)
     learned = [i for i, example in enumerate(examples) if example is not None]
