@@ -18,7 +18,8 @@ class PolarizedAugment:
 
     score = mean_j PD(x_j) - PD(x), PD = mean of the 5 % likeliest tokens - mean of the 30 % least
     likely, x_j = x with random pairs of words of the response swapped (Ye et al. 2024). A member
-    has few unlikely tokens as it is, and many once it is disturbed.
+    has few unlikely tokens as it is, and many once it is disturbed. It asks six questions of a
+    record, so it is run where it is named.
 
     Attributes:
         augments: how many texts x_j.
@@ -30,6 +31,7 @@ class PolarizedAugment:
 
     access: ClassVar[Access] = Access.LOGPROB
     paper: ClassVar[str] = "Ye et al. 2024, arXiv:2405.11930"
+    on_request: ClassVar[bool] = True
 
     augments: int = 5
     swaps: float = 0.3

@@ -33,11 +33,15 @@ class Rmia:
     Attributes:
         against: whose likelihoods make p_out: "shadow" models, or one "reference".
         gamma: how many times larger the ratio has to be.
-        a: how far p(x) of models with the text lies above p_out, where none were trained with it.
+        a: how far p(x) of models with the text lies above p_out, where none were trained with it:
+            from 0, where p_bar is (p_out + 1) / 2, to 1, where it is p_out itself. The paper's 0.3 suits
+            classifiers, whose p is near 1; with a token's p near 0.1 it leaves p_bar all but the
+            same for all texts, and rmia[a=1.0] is run beside it.
         population: texts of the population, at most.
     """
 
     access: ClassVar[Access] = Access.LOGPROB
+    variants: ClassVar[tuple[str, ...]] = ("rmia[a=1.0]",)
     paper: ClassVar[str] = "Zarifzadeh et al. 2024, arXiv:2312.03262"
 
     against: Against = "shadow"
