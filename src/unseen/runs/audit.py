@@ -38,6 +38,7 @@ from unseen.runs.prepared import Prepared, data_facts, prepare, read
 from unseen.runs.provenance import now, versions
 from unseen.runs.results import Check, Results, RunFacts, ThreatModel
 from unseen.runs.run_of import of_run, records_of_run
+from unseen.runs.self_prompt import who_taught
 from unseen.runs.shadows import find_shadows, refuse_informed_reference
 from unseen.runs.shadows import notes as shadow_notes
 from unseen.runs.validity import concluded
@@ -49,6 +50,7 @@ from unseen.signals.base import (
     Observations,
     corpus_needed,
 )
+from unseen.signals.neighbours import RefilledLikelihoods
 from unseen.targets.files import default_cache
 
 if TYPE_CHECKING:
@@ -203,6 +205,11 @@ def ready(
     plan = plan_attacks(config, attacks, models, lent)
     for name, why in plan.skipped.items():
         say(f"{name} is not run: {why}")
+    if _asks_for_self_prompted(plan) and who_taught(config.reference) is None:
+        say(
+            "spv: the reference was not trained on text of the target, as the paper's is: unseen train "
+            "reference --self-prompt-of TARGET"
+        )
     shadows = find_shadows(config, models)
     for sentence in shadow_notes(shadows, prepared.judged.records):
         say(sentence)
@@ -349,7 +356,7 @@ def _finish(
             seconds=round(time.monotonic() - started, 1),
         ),
         target=target.target.describe(),
-        reference=described(start.models, REFERENCE) if REFERENCE in start.models else None,
+        reference=_reference_facts(start),
         shadows=tuple(dict(shadow.facts) for shadow in start.shadows),
         access=target.target.access.name.lower(),
         data=data,
@@ -373,6 +380,22 @@ def _finish(
     }
     folder.write_json("run.json", about | {"status": "complete"})
     return results
+
+
+def _reference_facts(start: Ready) -> dict[str, str] | None:
+    """What the results say of the reference."""
+    if REFERENCE not in start.models:
+        return None
+    about = described(start.models, REFERENCE)
+    taught = who_taught(start.config.reference)
+    if taught is not None or _asks_for_self_prompted(start.plan):
+        about["self-prompted"] = taught or "no"
+    return about
+
+
+def _asks_for_self_prompted(plan: Plan) -> bool:
+    """Whether an attack's paper takes a reference that is trained on the target's own text."""
+    return any(s.of == REFERENCE and isinstance(s, RefilledLikelihoods) for s in plan.signals)
 
 
 def threat_model(config: FinetuneAudit, model: Model, shadows: int = 0) -> ThreatModel:

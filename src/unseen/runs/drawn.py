@@ -65,7 +65,7 @@ def draw(config: TrainRun, others: Sequence[TrainedRun]) -> Sides:
         _refuse_others(found.records, others, config)
         records = found.split(~nobody, nobody)
         return Sides(records.members, (), records.describe(), records.notes)
-    free = _not_in(found.records, others, config.near_duplicates)
+    free = not_in(found.records, others, config.near_duplicates)
     trained, held_out = _drawn(config, found, free)
     records = found.split(trained, held_out)
     notes = list(records.notes)
@@ -78,7 +78,7 @@ def draw(config: TrainRun, others: Sequence[TrainedRun]) -> Sides:
     return Sides(records.members, records.nonmembers, records.describe(), tuple(notes))
 
 
-def _not_in(records: Sequence[Record], others: Sequence[TrainedRun], threshold: float) -> BoolArray:
+def not_in(records: Sequence[Record], others: Sequence[TrainedRun], threshold: float) -> BoolArray:
     """Which records say what no record of the other runs says, nor nearly so."""
     free = np.ones(len(records), dtype=bool)
     for run in others:
@@ -90,7 +90,7 @@ def _not_in(records: Sequence[Record], others: Sequence[TrainedRun], threshold: 
 def _refuse_others(
     records: Sequence[Record], others: Sequence[TrainedRun], config: TrainRun
 ) -> None:
-    taken = int((~_not_in(records, others, config.near_duplicates)).sum())
+    taken = int((~not_in(records, others, config.near_duplicates)).sum())
     if taken:
         raise ConfigError(
             f"{taken} of {len(records)} records of {config.members} occur in "

@@ -21,11 +21,12 @@ import numpy as np
 from unseen import __version__
 from unseen.data.templates import Layout, RecordEncoder, check_layout
 from unseen.errors import ConfigError, ModelError, UsageError, need
-from unseen.runs.drawn import Sides, draw, partitions
+from unseen.runs.drawn import Sides, draw, not_in, partitions
 from unseen.runs.folder import LOCK, RunFolder, writing
 from unseen.runs.models import layout_of
 from unseen.runs.provenance import now, versions
 from unseen.runs.results import SCHEMA_VERSION
+from unseen.runs.self_prompt import self_prompted
 from unseen.runs.train_config import RECIPE, Role, TrainRun
 from unseen.runs.trained import (
     LAYOUT,
@@ -89,6 +90,13 @@ def train(
         os.environ["HF_HUB_OFFLINE"] = "1"  # before anything reads it, data sets included
     others = [run for path in config.not_in for run in runs_in(Path(path))]
     config = _as_others(config, others, role)
+    if config.self_prompt_of is not None and role == "reference" and config.out and config.model:
+        config = self_prompted(
+            config,
+            lambda records: not_in(records, others, config.near_duplicates).tolist(),
+            progress=progress,
+            note=say,
+        )
     _check_inputs(config, role)
     recipe = config.recipe
     sides = draw(config, others)
@@ -226,6 +234,8 @@ def _check_inputs(config: TrainRun, role: Role) -> None:
         faults.append("--not-in is for reference, shadow and control models")
     if role != "shadow" and config.count != 1:
         faults.append("--count is for shadow models: unseen train shadow")
+    if role != "reference" and config.self_prompt_of is not None:
+        faults.append("--self-prompt-of is for reference models: unseen train reference")
     if faults:
         raise ConfigError(
             "; ".join(faults), fix=f"unseen train {role} --model BASE --data FILE --out DIR"

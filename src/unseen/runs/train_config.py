@@ -96,6 +96,17 @@ class TrainRun(_RecipeChoices, LayoutChoices, RecordForm):
         description="a train run whose base, recipe, template and number of records are taken over; "
         "default: the first of --not-in",
     )
+    self_prompt_of: str | None = Field(
+        None,
+        description="for a reference: a model whose own texts are learned (SPV-MIA), after the "
+        "beginnings of the records of --data; how many: --n",
+    )
+    prompt_tokens: int = Field(
+        16, ge=1, le=10_000, description="tokens of a document that --self-prompt-of goes on from"
+    )
+    text_tokens: int = Field(
+        128, ge=1, le=100_000, description="the most tokens that --self-prompt-of writes of a text"
+    )
     near_duplicates: float = Field(
         0.8, gt=0, le=1, description="records this similar (Jaccard) to those of --not-in are out"
     )
