@@ -46,8 +46,8 @@ SHAPES = (TextSignal, LikelihoodSignal, ContinuationSignal, PopulationSignal, Sc
 BLIND = [spec for spec in SPECS if is_blind(attacks.create(spec))]
 FUSING = [spec for spec in SPECS if is_fusing(attacks.create(spec))]
 ASKING = [spec for spec in SPECS if spec not in (*BLIND, *FUSING)]
-WRITING = [spec for spec in ASKING if attacks.create(spec).access == Access.TEXT]
-"""They see text alone: their model has the members by heart."""
+BELOW = [spec for spec in ASKING if attacks.create(spec).access < Access.LOGPROB]
+"""They see no log-probabilities: their model has the members by heart."""
 FUSED = ("loss", "zlib", "min_k", "reference")
 """What an attack that learns from scores learns from here."""
 N_AUDITED, N_KNOWN, N_SHOTS = 30, 50, 14
@@ -102,6 +102,8 @@ def made(*, apart: bool, alone: int | None = None) -> World:
     )
     encoder = RecordEncoder(target.tokenizer, Layout(), limit=target.max_length)
     models = {"target": Model(target, encoder), "reference": Model(target.reference, encoder)}
+    # A surrogate knows the language: it is often right, and more often where it is sure.
+    models["surrogate"] = Model(FakeTarget(texts, strength=8.0), encoder)
     by_heart = FakeTarget(
         [text for text, is_member in zip(texts, member, strict=True) if is_member], strength=16.0
     )
@@ -114,11 +116,11 @@ def made(*, apart: bool, alone: int | None = None) -> World:
         "fillers": {"embeddings": ListFiller(SYLLABLES)},
     }
     learning = [*BLIND, *([] if apart else FUSED)]
-    asking = [] if apart else [spec for spec in ASKING if spec not in WRITING]
+    asking = [] if apart else [spec for spec in ASKING if spec not in BELOW]
     with Store() as store:
         seen, _ = collect(signals_of(asking), judged, models, store=store, **set_aside)
         said, _ = collect(
-            signals_of([] if apart else WRITING),
+            signals_of([] if apart else BELOW),
             judged,
             models | {"target": Model(by_heart, encoder)},
             store=store,
@@ -441,7 +443,7 @@ def test_it_compares_what_two_models_say_of_the_same_text_only(spec: str) -> Non
     target = FakeTarget()
     models = {
         role: Model(target, RecordEncoder(target.tokenizer, Layout(), limit=limit))
-        for role, limit in (("target", 40), ("reference", 30))
+        for role, limit in (("target", 40), ("reference", 30), ("surrogate", 30))
     }
     texts = {"short": "Now Ba Ke.", "longer": "Now Ba Ke lo Mi nu ra So ti Vu"}
     records = [Record(id_, (Turn("text", text),)) for id_, text in texts.items()]

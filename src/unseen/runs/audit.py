@@ -44,13 +44,17 @@ from unseen.runs.shadows import notes as shadow_notes
 from unseen.runs.validity import concluded
 from unseen.scoring.store import Store
 from unseen.signals.base import (
+    GENERATOR,
     REFERENCE,
     SHADOW,
+    SURROGATE,
     TARGET,
     Observations,
     corpus_needed,
+    helpers_needed,
 )
 from unseen.signals.neighbours import RefilledLikelihoods
+from unseen.signals.similarity import load_encoders
 from unseen.targets.files import default_cache
 
 if TYPE_CHECKING:
@@ -190,7 +194,7 @@ def ready(
         say(sentence)
     refuse_informed_reference(config, prepared.judged.records)
     fillers = open_fillers(config, signals)
-    models = open_models(config, target)
+    models = open_models(config, target, helpers_needed(signals))
     if not one_tokenizer(models):
         say(f"reference: {OTHER_TOKENS}")
     encoder = models[TARGET].encoder
@@ -213,6 +217,9 @@ def ready(
     shadows = find_shadows(config, models)
     for sentence in shadow_notes(shadows, prepared.judged.records):
         say(sentence)
+    idle = {SURROGATE, GENERATOR} - helpers_needed(plan.signals)
+    models = {role: model for role, model in models.items() if role not in idle}
+    load_encoders(plan.signals)
     pool = None if prepared.pool_facts is None else prepared.pool_facts.sha256
     corpus = None if prepared.corpus is None else prepared.corpus.sha256
     if prepared.corpus is not None and corpus_needed(plan.signals):
@@ -221,8 +228,19 @@ def ready(
     fillers |= fillers_of_target(config, plan.signals, models[TARGET].target)
     for sentence in tried(fillers, prepared.judged.records):
         say(sentence)
+    probes = None if prepared.given is None else prepared.given.facts.sha256
     identity = plan_id(
-        config, prepared.judged, prepared.known, models, plan, pool, corpus, shadows, fillers, lent
+        config,
+        prepared.judged,
+        prepared.known,
+        models,
+        plan,
+        pool,
+        corpus,
+        shadows,
+        fillers,
+        lent,
+        probes=probes,
     )
     return Ready(config, prepared, models, plan, identity, shadows, fillers, lent)
 
@@ -272,7 +290,7 @@ def _begin(folder: RunFolder, start: Ready) -> dict[str, Any]:
         "status": "running",
         **about,
         "config": start.config.model_dump(mode="json"),
-        "data": start.prepared.judged.describe(),
+        "data": _described(start.prepared),
         "models": {role: described(start.models, role) for role in start.models}
         | {name: dict(shadow.facts) for name, shadow in numbered(start.shadows)},
         "fingerprints": {role: model.target.fingerprint for role, model in start.models.items()}
@@ -294,6 +312,13 @@ def _begin(folder: RunFolder, start: Ready) -> dict[str, Any]:
 def numbered(shadows: Sequence[Shadow]) -> list[tuple[str, Shadow]]:
     """Shadows by the names that run.json has for them."""
     return [(f"{SHADOW} {number}", shadow) for number, shadow in enumerate(shadows, start=1)]
+
+
+def _described(prepared: Prepared) -> dict[str, Any]:
+    given = prepared.given
+    return prepared.judged.describe() | (
+        {} if given is None else {"probes": given.facts.model_dump(mode="json")}
+    )
 
 
 def _yaml(config: FinetuneAudit) -> str:
@@ -323,6 +348,7 @@ def _measure(start: Ready, store: Store, progress: Progress | None) -> tuple[Obs
         pool=start.prepared.pool,
         corpus=start.prepared.corpus,
         fillers=start.fillers,
+        probes=None if start.prepared.given is None else start.prepared.given.probes,
         batch_tokens=start.config.batch_tokens,
         progress=progress,
     )

@@ -6,7 +6,7 @@ import gc
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from unseen.errors import AccessError, UnscorableError
@@ -121,6 +121,7 @@ def collect(
     pool: Pool | None = None,
     corpus: Corpus | None = None,
     fillers: Mapping[str, Filler] | None = None,
+    probes: Mapping[str, Sequence[str]] | None = None,
     batch_tokens: int | None = None,
     progress: Progress | None = None,
 ) -> tuple[Observations, Cost]:
@@ -138,6 +139,7 @@ def collect(
         pool: demonstrations of others.
         corpus: texts to count tokens in.
         fillers: name -> a model that puts other words into texts.
+        probes: record id -> responses that the user gives to probe with.
         batch_tokens: padded tokens a batch; None leaves it to the target.
         progress: told how far it is.
 
@@ -150,7 +152,7 @@ def collect(
     """
     wanted = _wanted(signals, models, shadows)
     neighbourhood = Neighbourhood(fillers or {}, store)
-    shown = _Shown(known_members, known_nonmembers, pool, corpus, neighbourhood)
+    shown = _Shown(known_members, known_nonmembers, pool, corpus, neighbourhood, probes)
     cost = Cost()
     seen = _Seen()
     written: dict[Signal, dict[str, Any]] = {}
@@ -200,6 +202,7 @@ def questions(
     known_nonmembers: tuple[Record, ...] = (),
     pool: Pool | None = None,
     fillers: Mapping[str, Filler] | None = None,
+    probes: Mapping[str, Sequence[str]] | None = None,
     progress: Progress | None = None,
 ) -> dict[str, list[Request]]:
     """What `collect` would ask each role for the same arguments, repetitions included.
@@ -216,14 +219,17 @@ def questions(
         known_nonmembers: as of `collect`.
         pool: as of `collect`.
         fillers: as of `collect`.
+        probes: as of `collect`.
         progress: told how far it is.
     """
     wanted = _with_comparisons(signals, models)
     neighbourhood = Neighbourhood(fillers or {})
-    shown = _Shown(known_members, known_nonmembers, pool, neighbourhood=neighbourhood)
+    shown = _Shown(
+        known_members, known_nonmembers, pool, neighbourhood=neighbourhood, probes=probes
+    )
     asked: dict[str, list[Request]] = {}
     for role, model in (models if shadow is None else {SHADOW: shadow}).items():
-        materials = _materials(model, models, shown)
+        materials = replace(_materials(model, models, shown), foreseeing=True)
         asks = _asks(_jobs(role, wanted, records, shown), materials, _telling(progress, role))
         asked[role] = [
             request
@@ -262,6 +268,7 @@ class _Shown:
     pool: Pool | None
     corpus: Corpus | None = None
     neighbourhood: Neighbourhood | None = None
+    probes: Mapping[str, Sequence[str]] | None = None
 
 
 @dataclass(frozen=True)
@@ -315,6 +322,7 @@ def _materials(
         corpus=shown.corpus,
         neighbourhood=shown.neighbourhood,
         written=written or {},
+        probes=shown.probes,
     )
 
 

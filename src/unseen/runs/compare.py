@@ -33,7 +33,8 @@ Leakage = Literal["lower leakage", "higher leakage", "cannot be told apart", "no
 _STREAM = 20  # of random numbers; those of judging a run have other numbers
 
 _NO_CHOICE = {
-    "model", "adapter", "base_model", "reference", "shadow", "corpus", "members", "nonmembers", "data", "run_dir",
+    "model", "adapter", "base_model", "reference", "shadow", "surrogate", "generator",
+    "corpus", "members", "nonmembers", "data", "run_dir",
     "runs", "cache_dir", "cache", "offline", "batch_tokens", "threads", "reveal", "keep_tokens",
     "seed", "attacks", "gate", "run_of",
 }  # fmt: skip

@@ -20,7 +20,8 @@ _HELP = "unseen audit finetune --help lists every option"
 _PLACES = (
     "model", "adapter", "base_model", "reference", "tokenizer", "shadow", "run_of", "members", "nonmembers",
     "data",
-    "reference_pool", "corpus", "fusion_from", "run_dir", "runs", "cache_dir",
+    "reference_pool", "corpus", "fusion_from", "surrogate", "generator", "probes", "run_dir", "runs",
+    "cache_dir",
 )  # fmt: skip
 _LONGEST_NAME, _LONGEST_PATH = 255, 4000  # bytes that file systems take, characters of a whole path
 _MANY = 12  # options, above which a message does not list them all
@@ -161,6 +162,16 @@ class FinetuneAudit(LayoutChoices, RecordForm, StatisticsChoices):
         "or MODEL=FILE with the file of its training records, or a folder of unseen train shadow, "
         "which knows them; else no audited record is taken to be among them",
     )
+    surrogate: str | None = Field(
+        None,
+        description="model whose log-probabilities stand in where the target tells its first choices "
+        "alone, for petal; default: the reference",
+    )
+    generator: str | None = Field(
+        None,
+        description="model that writes variants of the responses, for icp_sp[source=generate]; "
+        "default: the reference",
+    )
     revision: str | None = Field(None, description="of a hub name")
     tokenizer: str | None = Field(None, description="if it is not beside the model")
     dtype: str = Field("auto", description="auto, float32, bfloat16, float16")
@@ -187,6 +198,11 @@ class FinetuneAudit(LayoutChoices, RecordForm, StatisticsChoices):
     )
     reference_pool: str | None = Field(
         None, description="file of demonstrations that nobody trained on, for icp_ref"
+    )
+    probes: str | None = Field(
+        None,
+        description="file of other responses to the records, for icp_sp[source=file]: columns id and "
+        "probes (a list), or id and probe",
     )
     limit: int | None = Field(None, ge=1, le=10**9, description="records per side, drawn at random")
     near_duplicates: float = Field(

@@ -22,7 +22,7 @@ from unseen.runs.preflight import preflight
 from unseen.runs.rendered import beginning_id
 from unseen.runs.results import Check, Part
 from unseen.runs.run_of import of_run
-from unseen.signals.base import REFERENCE, TARGET
+from unseen.signals.base import GENERATOR, REFERENCE, SURROGATE, TARGET
 from unseen.targets.access import Access
 from unseen.targets.files import default_cache
 from unseen.targets.fillers import HasWordEmbeddings
@@ -42,7 +42,6 @@ _PACKAGES = {
     "gguf": "hf",
     "datasets": "hf",
     "pandas": "pandas",
-    "sentence-transformers": "semantic",
     "opacus": "dp",
     "bitsandbytes": "qlora",
 }
@@ -123,6 +122,8 @@ def diagnose(
             corpus=True,
             shadows=True,
             embeddings=isinstance(models[TARGET].target, HasWordEmbeddings),
+            helpers=(SURROGATE, GENERATOR),
+            probes=True,
         )
         if why is None:
             usable.append(name)

@@ -203,6 +203,7 @@ def _questions(
         known_nonmembers=prepared.known.nonmembers,
         pool=prepared.pool,
         fillers=start.fillers,
+        probes=None if prepared.given is None else prepared.given.probes,
         progress=progress,
     )
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Protocol, cast, runtime_checkable
 
 from unseen.data.templates import Layout, RecordEncoder
 from unseen.errors import ConfigError, UnscorableError, need
 from unseen.runs.collect import Model
 from unseen.runs.trained import runs_named
-from unseen.signals.base import REFERENCE, TARGET
+from unseen.signals.base import GENERATOR, REFERENCE, SURROGATE, TARGET
 from unseen.targets.access import Access, LogprobTarget
 from unseen.targets.fake import FakeTarget
 from unseen.targets.files import locate, no_base
@@ -52,15 +53,19 @@ def layout_of(config: LayoutChoices) -> Layout:
     )
 
 
-def open_models(config: FinetuneAudit, target: LogprobTarget | None = None) -> dict[str, Model]:
+def open_models(
+    config: FinetuneAudit, target: LogprobTarget | None = None, helpers: Collection[str] = ()
+) -> dict[str, Model]:
     """Loads the models of an audit.
 
     Args:
         config: names the models, unless `target` is given.
         target: a target that the caller has made.
+        helpers: roles of the attacker's own models that attacks need: surrogate, generator.
 
     Returns:
-        Role -> model: always the target, and the reference where there is one.
+        Role -> model: always the target, and the reference where there is one. A helper that is not
+        named is the reference, and missing where there is none; no access limits it.
 
     Raises:
         ModelError: where a model cannot be loaded.
@@ -70,16 +75,35 @@ def open_models(config: FinetuneAudit, target: LogprobTarget | None = None) -> d
     target = target or _load(config.model, config)
     reference = _reference(config, target)
     layout = layout_of(config)
+    own = {role: _helper(role, config, reference) for role in helpers}
     if config.access != "auto":
         rung = _RUNGS[config.access]
         target = LimitedTarget(target, rung)
         reference = None if reference is None else LimitedTarget(reference, rung)
     roles = {TARGET: target} | ({} if reference is None else {REFERENCE: reference})
+    surrogate, generator = own.get(SURROGATE), own.get(GENERATOR)
+    roles |= {} if surrogate is None else {SURROGATE: surrogate}
     encoders: dict[tuple[int, int], RecordEncoder] = {}
     for model in roles.values():
         if _alike(model) not in encoders:
             encoders[_alike(model)] = RecordEncoder(model.tokenizer, layout, limit=model.max_length)
-    return {role: Model(model, encoders[_alike(model)]) for role, model in roles.items()}
+    made = {role: Model(model, encoders[_alike(model)]) for role, model in roles.items()}
+    if (
+        generator is not None
+    ):  # it is asked in its own template, whatever the target was trained with
+        encoder = RecordEncoder(generator.tokenizer, Layout(), limit=generator.max_length)
+        made[GENERATOR] = Model(generator, encoder)
+    return made
+
+
+def _helper(
+    role: str, config: FinetuneAudit, reference: LogprobTarget | None
+) -> LogprobTarget | None:
+    """A model of the attacker's own: the one that is named for the role, or the reference."""
+    name = getattr(config, role)
+    if name is None:
+        return reference
+    return _load(name, config.model_copy(update=PLAIN))
 
 
 def opened(name: str, config: FinetuneAudit) -> Model:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -17,8 +17,10 @@ from unseen.errors import AccessError, ConfigError
 from unseen.runs.fused import obstacles, repeated, without
 from unseen.runs.lent import refusal
 from unseen.signals.base import (
+    GENERATOR,
     REFERENCE,
     SHADOW,
+    SURROGATE,
     TARGET,
     ContinuationSignal,
     LikelihoodSignal,
@@ -27,11 +29,14 @@ from unseen.signals.base import (
     Signal,
     as_control,
     corpus_needed,
+    helpers_needed,
     key,
     pool_needed,
+    probes_needed,
 )
 from unseen.signals.likelihoods import TextLikelihood
 from unseen.signals.neighbours import fillers_needed
+from unseen.signals.similarity import TokenSimilarity
 from unseen.signals.token_stats import TokenStatistics
 from unseen.targets.fillers import EMBEDDINGS, HasWordEmbeddings
 
@@ -46,9 +51,13 @@ if TYPE_CHECKING:
 _NOT_OF_THE_PLAN = {
     "run_dir", "runs", "cache_dir", "cache", "offline", "batch_tokens", "threads", "reveal", "keep_tokens",
     "members", "nonmembers", "data", "reference_pool", "model", "adapter", "base_model", "reference",
-    "shadow", "corpus", "gate", "run_of", "fusion_from",
+    "shadow", "corpus", "surrogate", "generator", "probes", "gate", "run_of", "fusion_from",
 }  # fmt: skip
 
+_HELPERS = {
+    SURROGATE: "it needs a surrogate, a model that tells its log-probabilities",
+    GENERATOR: "it needs a generator, a model that writes other responses",
+}
 _OF_A_MODEL = ("adapter", "base_model", "revision", "tokenizer")
 _OF_EVERY_MODEL = ("dtype", "device", "attn_implementation", "trust_remote_code")
 _OF_FILES = ("format", "column", "id_column", "label_column", "cluster_by", "slice_by", "limit")
@@ -246,8 +255,24 @@ def plan_attacks(
             "--fusion-from is read by transferred, which is not among the attacks",
             fix="leave out --fusion-from, or add --attacks transferred",
         )
+    _refuse_idle_helpers(config, run)
     control, control_note = _control(config, run, models)
     return Plan(tuple(run), control, skipped, control_note)
+
+
+def _refuse_idle_helpers(config: FinetuneAudit, run: Sequence[Attack]) -> None:
+    """Refuses models that are named and nobody would ask.
+
+    Raises:
+        ConfigError: with what would ask them.
+    """
+    needed = helpers_needed(signal for attack in run for signal in attack.signals())
+    for role, who in ((SURROGATE, "petal"), (GENERATOR, "icp_sp[source=generate]")):
+        if getattr(config, role) is not None and role not in needed:
+            raise ConfigError(
+                f"--{role} is read by {who}, which is not among the attacks",
+                fix=f"leave out --{role}, or add --attacks '{who}'",
+            )
 
 
 def _able(config: FinetuneAudit, models: dict[str, Model]) -> str:
@@ -267,6 +292,8 @@ def _obstacle(config: FinetuneAudit, attack: Attack, models: dict[str, Model]) -
         corpus=(config.corpus or config.reference_pool) is not None,
         shadows=bool(config.shadow),
         embeddings=isinstance(models[TARGET].target, HasWordEmbeddings),
+        helpers=[role for role in (SURROGATE, GENERATOR) if role in models],
+        probes=config.probes is not None,
     )
 
 
@@ -279,6 +306,8 @@ def obstacle(
     corpus: bool,
     shadows: bool,
     embeddings: bool,
+    helpers: Collection[str],
+    probes: bool,
 ) -> str | None:
     """Why an attack cannot be run, or None where it can.
 
@@ -290,6 +319,8 @@ def obstacle(
         corpus: whether there is a corpus, or a reference pool that is one.
         shadows: whether there are shadow models.
         embeddings: whether the target shows its word embeddings.
+        helpers: roles of the attacker's own models that there are: surrogate, generator.
+        probes: whether the user gives probes.
     """
     if attack.access > access:
         return (
@@ -299,6 +330,10 @@ def obstacle(
         return "it needs a reference model: --reference MODEL"
     if not shadows and needs_shadows(attack):
         return "it needs models trained as the target was, on other records: --shadow MODEL"
+    for role in sorted(helpers_needed(attack.signals()) - set(helpers)):
+        return f"{_HELPERS[role]}: --{role} MODEL, or --reference MODEL, which then serves as one"
+    if not probes and probes_needed(attack.signals()):
+        return "it needs responses to probe with: --probes FILE"
     if not pool and pool_needed(attack.signals()):
         return "it needs demonstrations of others: --reference-pool FILE"
     if not corpus and corpus_needed(attack.signals()):
@@ -334,6 +369,8 @@ def _is_shared(signal: Signal) -> bool:
         return True
     if isinstance(signal, ContinuationSignal):
         return False
+    if signal.of == SURROGATE or isinstance(signal, TokenSimilarity):
+        return True  # what others are asked anyway
     return not isinstance(signal, LikelihoodSignal) or signal in (
         TokenStatistics(),
         TextLikelihood(),
@@ -351,6 +388,8 @@ def plan_id(
     shadows: Sequence[Shadow] = (),
     fillers: Mapping[str, Filler] | None = None,
     lent: Lent | None = None,
+    *,
+    probes: str | None = None,
 ) -> str:
     """A hash of everything that the results depend on."""
     about: dict[str, Any] = {
@@ -374,6 +413,8 @@ def plan_id(
         about["fillers"] = {name: filler.fingerprint for name, filler in fillers.items()}
     if lent is not None:
         about["fusion_from"] = lent.sha256
+    if probes is not None:
+        about["probes"] = probes
     if shadows:
         everybody = (*judged.records, *known.records)
         about["shadows"] = [

@@ -16,6 +16,7 @@ from unseen.data.shift import telling_words
 from unseen.data.split import JUDGED_PER_KNOWN, set_aside
 from unseen.data.templates import RecordEncoder
 from unseen.errors import ConfigError
+from unseen.runs.given import Given, read_probes
 from unseen.runs.rendered import rendered
 from unseen.runs.results import CorpusFacts, DataFacts, ReferencePool, Side
 from unseen.runs.shown import read_corpus, read_pool
@@ -41,6 +42,7 @@ class Prepared:
     pool_facts: ReferencePool | None = None
     corpus: Corpus | None = None
     corpus_facts: CorpusFacts | None = None
+    given: Given | None = None
 
 
 def read(config: FinetuneAudit) -> Records:
@@ -96,6 +98,8 @@ def prepare(config: FinetuneAudit, records: Records, signals: Iterable[Signal] =
     if words:
         # Said to whoever has the records; the run folder counts them, unless text is revealed.
         notes.append(f"words that tell members from non-members: {', '.join(words)}")
+    given = read_probes(config, split.audited.records, signals)
+    notes += () if given is None else given.notes
     shown = read_pool(config, split.audited.records, signals)
     pool, facts = (None, None) if shown is None else (shown.pool, shown.facts)
     notes += () if shown is None else shown.notes
@@ -111,6 +115,7 @@ def prepare(config: FinetuneAudit, records: Records, signals: Iterable[Signal] =
         pool_facts=facts,
         corpus=corpus,
         corpus_facts=corpus_facts,
+        given=given,
     )
 
 
@@ -147,6 +152,7 @@ def data_facts(
         set_aside=(len(known.members), len(known.nonmembers)),
         reference_pool=prepared.pool_facts,
         corpus=prepared.corpus_facts,
+        probes=None if prepared.given is None else prepared.given.facts,
         truncated=truncated,
         repeated=(prepared.repeated["members"], prepared.repeated["nonmembers"]),
         scored_tokens=sum(lengths.values()),

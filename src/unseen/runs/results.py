@@ -233,7 +233,7 @@ class ReferencePool(Part):
     sha256: str = Field(description="of the records, not of the file's bytes")
     n: int
     encoders: tuple[str, ...] = Field(
-        description="how their prompts are compared: tfidf, or a model of sentence-transformers"
+        description="how their prompts are compared: tfidf, or a sentence encoder"
     )
 
 
@@ -251,6 +251,16 @@ class FillerFacts(Part):
     name: str = Field(description="as the attack's field filler names it")
     about: str = Field(description="what it is")
     fingerprint: str
+
+
+class GivenProbes(Part):
+    """Responses that the user gives to probe with, without their text."""
+
+    path: str
+    sha256: str = Field(description="of the probes of the audited records, not of the file's bytes")
+    n_records: int = Field(description="audited records that have any")
+    n_probes: int
+    n_copies: int = Field(description="of them the record's own response: never shown")
 
 
 class DataFacts(Part):
@@ -271,6 +281,7 @@ class DataFacts(Part):
         None, description="null where no attack shows demonstrations of others"
     )
     corpus: CorpusFacts | None = Field(None, description="null where no attack counts tokens")
+    probes: GivenProbes | None = Field(None, description="null where the user gives none")
     truncated: int = Field(0, description="judged records that were cut to fit the context")
     repeated: tuple[int, int] = Field(
         (0, 0), description="records of each side whose text occurs more than once there"

@@ -15,7 +15,7 @@ from unseen.errors import ConfigError, DataError
 from unseen.runs.results import CorpusFacts, ReferencePool
 from unseen.signals.base import Signal, corpus_needed, pool_needed
 from unseen.signals.frequencies import Corpus
-from unseen.signals.retrieval import Pool, RetrievedProbes
+from unseen.signals.retrieval import Pool, retrievals
 from unseen.targets.files import default_cache
 from unseen.types import Record
 
@@ -70,10 +70,10 @@ def read_pool(
     _check_form(found, records, file)
     alike = repeats_in(found, records, config.near_duplicates)
     pool = Pool(found, alike)
-    encoders = sorted({s.encoder for s in signals if isinstance(s, RetrievedProbes)})
+    encoders = sorted({signal.encoder for signal in retrievals(signals)})
     for encoder in encoders:
         pool.index(encoder)
-    most = max((s.probes for s in signals if isinstance(s, RetrievedProbes)), default=0)
+    most = max((signal.probes for signal in retrievals(signals)), default=0)
     notes = []
     if alike:
         notes.append(

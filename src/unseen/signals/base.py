@@ -118,6 +118,8 @@ class Materials:
         neighbourhood: makes neighbours of texts, for signals that compare a text with some.
         written: continuation signal -> record id -> its value, or why there is none, for signals
             that are `built_on` it.
+        probes: record id -> responses that the user gives to probe with.
+        foreseeing: whether the questions are for a plan: nothing has been written.
     """
 
     encoder: Encoder
@@ -128,6 +130,8 @@ class Materials:
     corpus: Corpus | None = None
     neighbourhood: Neighbourhood | None = None
     written: Mapping[Signal, Mapping[str, Any]] = field(default_factory=dict)
+    probes: Mapping[str, Sequence[str]] | None = None
+    foreseeing: bool = False
 
 
 @dataclass(frozen=True)
@@ -420,6 +424,19 @@ def pool_needed(signals: Iterable[Signal]) -> bool:
 def corpus_needed(signals: Iterable[Signal]) -> bool:
     """Whether any of the signals counts tokens in a corpus: its class variable `needs_corpus`."""
     return any(getattr(signal, "needs_corpus", False) for signal in signals)
+
+
+def helpers_needed(signals: Iterable[Signal]) -> set[str]:
+    """Roles of the attacker's own models that some signals ask: a surrogate, a generator."""
+    return {signal.of for signal in built_on(signals)} & {SURROGATE, GENERATOR}
+
+
+def probes_needed(signals: Iterable[Signal]) -> bool:
+    """Whether any of the signals shows probes that the user gives.
+
+    Such a signal says so by a property `needs_probes`.
+    """
+    return any(getattr(signal, "needs_probes", False) for signal in signals)
 
 
 def one_request(encoded: Encoded) -> Ask:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
-from unseen.errors import ModelError, UnscorableError, need
-from unseen.signals.base import TARGET, Ask, Join, Materials, one_request
+from unseen.errors import UnscorableError
+from unseen.signals.base import TARGET, Ask, Join, Materials, Signal, one_request
+from unseen.signals.embedding import text_encoder
 from unseen.signals.probed import ProbedLikelihoods, after, check_probes, joined, sums
 from unseen.types import FloatArray, Record, TokenStats
 
@@ -108,28 +109,14 @@ class _Tfidf:
 
 
 class _Sentences:
-    """A model of sentence-transformers, by its folder or name."""
+    """A sentence encoder, by its folder or name."""
 
     def __init__(self, prompts: Sequence[str], encoder: str) -> None:
-        package = need("sentence_transformers", "semantic")
-        try:
-            self._model: Any = package.SentenceTransformer(encoder)
-        except (OSError, ValueError, RuntimeError, KeyError) as error:
-            raise ModelError(
-                f"cannot load the sentence encoder {encoder}: {type(error).__name__}",
-                fix="name a folder or a model of sentence-transformers, for example "
-                "icp_ref[encoder=sentence-transformers/all-MiniLM-L6-v2], or leave it out",
-            ) from error
-        self._matrix = self._encoded(list(prompts))
+        self._encoder = text_encoder(encoder)
+        self._matrix = self._encoder.vectors(list(prompts))
 
     def similarities(self, prompt: str) -> FloatArray:
-        found: FloatArray = self._matrix @ self._encoded([prompt])[0]
-        return found
-
-    def _encoded(self, prompts: list[str]) -> FloatArray:
-        found: FloatArray = self._model.encode(
-            prompts, normalize_embeddings=True, convert_to_numpy=True, show_progress_bar=False
-        )
+        found: FloatArray = self._matrix @ self._encoder.vectors([prompt])[0]
         return found
 
 
@@ -148,7 +135,7 @@ class RetrievedProbes:
     Attributes:
         of: the role of the model asked.
         probes: K, the most probes for a record.
-        encoder: how prompts are compared: "tfidf", or a folder or name of sentence-transformers.
+        encoder: how prompts are compared: "tfidf", "minilm", or a folder or name of an encoder.
         join: where a probe stands, as in `MaskedProbes`.
     """
 
@@ -162,7 +149,7 @@ class RetrievedProbes:
     def __post_init__(self) -> None:
         check_probes(self.probes, self.join)
         if not self.encoder:
-            msg = f"got no encoder, expected {TFIDF}, or a folder or name of sentence-transformers"
+            msg = f"got no encoder, expected {TFIDF}, or a folder or name of a sentence encoder"
             raise ValueError(msg)
 
     def ask(self, record: Record, materials: Materials) -> Ask:
@@ -188,3 +175,9 @@ class RetrievedProbes:
     def observe(self, answers: Sequence[TokenStats]) -> ProbedLikelihoods:
         """Sums of log-probabilities."""
         return sums(answers)
+
+
+def retrievals(signals: Iterable[Signal]) -> list[RetrievedProbes]:
+    """The signals that show demonstrations, those within others included."""
+    found = [getattr(signal, "shown", signal) for signal in signals]
+    return [one for one in found if isinstance(one, RetrievedProbes)]
