@@ -42,6 +42,7 @@ _WHERE: dict[str, str] = {
     "plan": "unseen.api",
     "run_demo": "unseen.api",
     "score_run": "unseen.api",
+    "study": "unseen.api",
     "train": "unseen.api",
     "train_shadows": "unseen.api",
     "verify_run": "unseen.api",

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from unseen.runs.estimate import Forecast
     from unseen.runs.gate import GateResult
     from unseen.runs.results import Epsilon
+    from unseen.runs.study import StudyResults
+    from unseen.runs.study_config import AttackStudy, TrainStudy
     from unseen.runs.train_config import Role, TrainRun
     from unseen.runs.verify import Verification
     from unseen.targets.access import LogprobTarget
@@ -682,6 +684,68 @@ def train_shadows(
     config = config or configure_training(**choices)
     made = runs.train_shadows(config, progress=progress, note=note)
     return tuple(Trained(run.path, run.model, run.about) for run in made)
+
+
+@dataclass(frozen=True)
+class Studied:
+    """A finished study.
+
+    Attributes:
+        folder: the study's folder: study.json, study.html, study.md, and a run folder for each audit.
+        results: the numbers of all points.
+    """
+
+    folder: Path
+    results: StudyResults
+
+
+def study(
+    name: str,
+    target: str | Path | LogprobTarget | None = None,
+    *,
+    config: AttackStudy | TrainStudy | None = None,
+    progress: Progress | None = None,
+    note: Any = None,
+    **choices: Any,
+) -> Studied:
+    """One question at several points: how many probes, how much to mask, which epsilon.
+
+    Args:
+        name: "probes", "mask-rate", "masking", "sources", "pools", "residual", and, where models are
+            trained, "peft", "epsilon", "epochs" or "order".
+        target: a model folder or name, or a target; for studies of one model.
+        config: all choices at once, instead of `choices`.
+        progress: called with what is being done, how much of it is done, and how much there is.
+        note: called with sentences that the user should know.
+        **choices: values=(...), out=DIR, and fields of `FinetuneAudit`, or of `TrainRun`.
+
+    Returns:
+        The study, written to its folder. The same call again continues one that was stopped.
+
+    Raises:
+        UnseenError: with what is wrong and what to do.
+    """
+    from unseen.report import study as shown
+    from unseen.runs import study as runs
+    from unseen.runs.config import made_of
+    from unseen.runs.study_config import AttackStudy, TrainStudy
+
+    kind: type[TrainStudy | AttackStudy] = TrainStudy if runs.find(name).trains else AttackStudy
+    if config is not None and choices:
+        raise ConfigError(f"got config and also {', '.join(choices)}", fix="give one of them")
+    if isinstance(target, str | Path):
+        choices, target = choices | {"model": str(target)}, None
+    folder, results = runs.study(
+        name,
+        config or made_of(kind, choices),
+        target=target,
+        progress=progress,
+        note=note,
+        report=_report,
+    )
+    _written(folder / "study.html", {".html": lambda: shown.page(results)})
+    _written(folder / "study.md", {".md": lambda: shown.markdown(results)})
+    return Studied(folder, results)
 
 
 ENDINGS = {".html": "html", ".md": "md", ".json": "json", ".csv": "csv"}

@@ -27,9 +27,9 @@ from unseen.errors import ConfigError, PreflightError, StoreError, UnseenError, 
 
 _CONFIG_FLAG = "--config"
 _CONFIG_FILE = "unseen.yaml"
-_CONFIGURED = ("audit", "plan", "train")
+_CONFIGURED = ("audit", "plan", "train", "study")
 _UNASKED = ("audit", "plan")  # unseen.yaml is about an audit
-_CONTINUED = ("audit", "demo", "canary", "train")
+_CONTINUED = ("audit", "demo", "canary", "train", "study")
 
 app = App(
     name="unseen",
@@ -51,6 +51,9 @@ app.command(
 )
 app.command(
     "unseen.cli.train:app", name="train", help="Train a model, and note what it was trained on."
+)
+app.command(
+    "unseen.cli.study:app", name="study", help="One question at several points: table and plot."
 )
 app.command(
     "unseen.cli.doctor:doctor", name="doctor", help="What do this machine and a model allow?"
@@ -176,7 +179,7 @@ def _config_file(argv: list[str]) -> tuple[list[str], YamlFile]:
         )
     if given and rest[:1] and rest[0] not in _CONFIGURED:
         raise ConfigError(
-            f"{_CONFIG_FLAG} is read by unseen audit, plan and train alone",
+            f"{_CONFIG_FLAG} is read by unseen audit, plan, train and study alone",
             fix=f"leave {_CONFIG_FLAG} out",
         )
     named = given[0] if given else os.environ.get("UNSEEN_CONFIG")

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from unseen.runs.results import AttackResult, Results
+    from unseen.runs.study import StudyResults
     from unseen.types import FloatArray
 
     Drawn = list[tuple[AttackResult, tuple[str, Any]]]
@@ -35,6 +36,7 @@ _STYLES: tuple[tuple[str, Any], ...] = (
     ("#009E73", (0, (4, 1.5, 1, 1.5))),
     ("#CC79A7", (0, (1.5, 1.2))),
 )
+_MARKS = ("o", "s", "^", "D", "v", "P", "X", "<")
 _BLIND, _CONTROL = ("#6b6b6b", (0, (8, 3))), ("#6b6b6b", (0, (1, 2)))
 _MEMBER, _NONMEMBER = "#0072B2", "#D55E00"
 _WASHES = ("#d9dde2", "#eff1f4")
@@ -142,6 +144,52 @@ def _histogram_figure(
     axes.yaxis.set_major_formatter(lambda value, _: f"{100 * value:g}%")
     _legend(axes)
     return figure
+
+
+def sweep(study: StudyResults) -> Drawing | None:
+    """AUC of each column at each point, with intervals; None where nothing was estimated."""
+    series = []
+    ordered = all(row.x is not None for row in study.rows)
+    for column in study.columns:
+        found = [
+            (row.x if ordered and row.x is not None else at, cell.auc)
+            for at, row in enumerate(study.rows)
+            for cell in row.cells
+            if cell.column == column and cell.auc is not None
+        ]
+        if found:
+            series.append((column, found))
+    if not series:
+        return None
+    with _settings():
+        figure, axes = _canvas()
+        axes.axhline(0.5, color=_FAINT, linewidth=1.2, linestyle=(0, (2, 2)))
+        for at, (column, found) in enumerate(series):
+            color, dash = _STYLES[at % len(_STYLES)]
+            # Intervals stand side by side where points have no order.
+            moved = 0.0 if ordered else 0.5 * ((at + 0.5) / len(series) - 0.5)
+            xs = [x + moved for x, _ in found]
+            axes.errorbar(
+                xs,
+                [auc.value for _, auc in found],
+                yerr=[
+                    [max(0.0, auc.value - auc.ci[0]) for _, auc in found],
+                    [max(0.0, auc.ci[1] - auc.value) for _, auc in found],
+                ],
+                color=color, linestyle=dash if ordered else "none", marker=_MARKS[at % len(_MARKS)],
+                markersize=4.5, linewidth=1.5, elinewidth=1.0, capsize=2.5, label=_brief(column),
+            )  # fmt: skip
+        if not ordered:
+            axes.set_xticks(range(len(study.rows)), [_brief(row.name, 14) for row in study.rows])
+        axes.set_xlabel(study.axis)
+        axes.set_ylabel("AUC")
+        _legend(axes)
+        svg = _svg(figure, "sweep")
+    words = "; ".join(
+        f"{column}: " + ", ".join(f"{auc.value:.2f}" for _, auc in found)
+        for column, found in series
+    )
+    return Drawing(svg, f"AUC by {study.axis}. {words}.")
 
 
 def _drawn(results: Results) -> Drawn:

@@ -98,13 +98,13 @@ def check_probes(probes: int, join: str = "turn") -> None:
 
 
 def check_masks(rate: float, level: str = "word") -> None:
-    """Refuses a share that would mask nothing, or everything, and a level that nobody knows.
+    """Refuses a share that is none, and a level that nobody knows.
 
     Raises:
         ValueError: with what was expected.
     """
-    if not 0 < rate < 1:
-        msg = f"got rate={rate}, expected a share between 0 and 1"
+    if not 0 < rate <= 1:
+        msg = f"got rate={rate}, expected a share above 0 and at most 1"
         raise ValueError(msg)
     if level not in LEVELS:
         msg = f"got level={level!r}, expected one of {', '.join(LEVELS)}"
@@ -151,7 +151,7 @@ class MaskedProbes:
     Attributes:
         of: the role of the model asked.
         probes: K, the most probes for a record.
-        rate: share of the words, tokens or characters to mask, in (0, 1).
+        rate: share of the words, tokens or characters to mask, above 0; at 1, all but one.
         level: what is masked: "word", "token" (of the model that is asked) or "character".
         placeholder: what stands in place of each that is masked.
         seed: another seed, other masks.
