@@ -115,7 +115,7 @@ def test_fields_say_what_is_measured() -> None:
     ("fields", "message"),
     [
         ({"probes": 0}, "got probes=0, expected at least 1"),
-        ({"rate": 1.0}, "got rate=1.0, expected a share between 0 and 1"),
+        ({"rate": 1.1}, "got rate=1.1, expected a share above 0 and at most 1"),
         ({"level": "line"}, "got level='line', expected one of word, token, character"),
         ({"join": "before"}, "got join='before', expected one of turn, user, plain"),
         ({"aggregate": "max"}, "got aggregate='max', expected one of min, mean, median, quant"),
