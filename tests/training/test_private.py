@@ -181,6 +181,7 @@ def test_epsilon_is_what_the_accountant_says_after_each_counted_step(accountant:
     assert spent.epsilon(0) == 0.0 < spent.epsilon(3) < spent.epsilon()
 
 
+@pytest.mark.slow
 def test_noise_for_an_epsilon_spends_no_more() -> None:
     recipe = _recipe(epsilon=4.0, accountant="rdp", batch_size=10, epochs=2)
     spent = private.budget(recipe, 45)
