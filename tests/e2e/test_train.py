@@ -6,6 +6,7 @@ import json
 import os
 import random
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -20,15 +21,20 @@ import torch
 from unseen.cli.main import run
 
 
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny.folder(tmp_path_factory.mktemp("base") / "base", dtype=torch.float32)
+
+
 @pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def place(tmp_path: Path, base: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     for name in list(os.environ):
         if name.startswith("UNSEEN_"):
             monkeypatch.delenv(name)
-    tiny.folder(tmp_path / "base", dtype=torch.float32)
+    shutil.copytree(base, tmp_path / "base")
     members, nonmembers = records.sides(tmp_path, 30, plant=True)
     (tmp_path / "all.jsonl").write_text(members.read_text() + nonmembers.read_text())
     return tmp_path
