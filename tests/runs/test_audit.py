@@ -228,6 +228,25 @@ def test_first_choices_are_enough_for_petal(audit, files, tmp_path) -> None:
     assert set(about["models"]) == {"target", "surrogate"}
 
 
+def test_variants_of_a_generator_are_used_and_not_kept(audit, tmp_path, monkeypatch) -> None:
+    wrote = "a zebra in the library"
+    monkeypatch.setattr(
+        unseen.FakeTarget,
+        "generate",
+        lambda self, prompts, *, numbers=None, **_: [
+            [*f"{wrote} {n}".encode(), 257] for n in numbers or [0] * len(prompts)
+        ],
+    )
+    spec = "icp_sp[probes=2,source=generate]"
+    done = audit(attacks=(spec,), generator="fake/", reference="none", preflight=False)
+    (row, *_) = done.results.attacks
+    assert row.name == spec
+    assert sum(row.n) == 80
+    assert done.results.requests == {"target": 240, "generator": 160}
+    for file in done.folder.rglob("*"):
+        assert not file.is_file() or b"zebra" not in file.read_bytes()
+
+
 @pytest.mark.parametrize(
     ("choices", "message"),
     [

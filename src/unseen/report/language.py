@@ -465,6 +465,18 @@ _PAPER_TITLES = {
     "Models",
     "2601.12104": "Powerful Training-Free Membership Inference Against Autoregressive Language "
     "Models",
+    "2112.03570": "Membership Inference Attacks From First Principles",
+    "2305.18462": "Membership Inference Attacks against Language Models via Neighbourhood "
+    "Comparison",
+    "2311.06062": "Membership Inference Attacks against Fine-tuned Large Language "
+    "Models via Self-prompt Calibration",
+    "2312.03262": "Low-Cost High-Power Membership Inference Attacks",
+    "2404.11262": "Sampling-based Pseudo-Likelihood for Membership Inference Attacks",
+    "2405.11930": "Data Contamination Calibration for Black-box LLMs",
+    "2409.14781": "Pretraining Data Detection for Large Language Models: A Divergence-based "
+    "Calibration Method",
+    "2502.18943": "Towards Label-Only Membership Inference Attack against Pre-trained Large "
+    "Language Models",
     "2512.16292": "In-Context Probing for Membership Inference in Fine-Tuned Language Models",
 }
 

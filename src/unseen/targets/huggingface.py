@@ -273,8 +273,9 @@ class HFTarget:
         """Continuations; the end of a text or turn, or of the context, ends one early.
 
         Prompts are run together, the short ones filled up on the left, where the model gives the
-        same answer that way. What a checkpoint's generation_config.json says of penalties and
-        sampling is left aside.
+        same answer that way. In low precision, rounding that depends on the company can still
+        change a draw. What a checkpoint's generation_config.json says of penalties and sampling is
+        left aside.
 
         Raises:
             OutOfMemoryError: where they do not fit together.
