@@ -59,6 +59,7 @@ def test_it_learns_what_the_target_writes(made: SimpleNamespace) -> None:
     assert about["n"] == {"trained": 24, "held_out": 0}
     assert about["config"]["self_prompt_of"] == str(made.target.folder)
     assert f"24 texts that {made.target.folder} has written" in " ".join(made.said)
+    assert "end at --text-tokens 12, and are learned as if whole" in " ".join(made.said)
     written = texts_of(made.where)
     ours = {record.turns[:-1] for record in read_side(made.data)}
     assert all(record.turns[:-1] in ours for record in written)

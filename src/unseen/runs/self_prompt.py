@@ -103,7 +103,8 @@ def self_prompted(
             [prompt for _, prompt in asked],
             progress=None if progress is None else lambda a, b: progress("writing", a, b),
         )
-        texts = [target.tokenizer.decode(generation.answer(prompt)) for _, prompt in asked]
+        answers = [generation.answer(prompt) for _, prompt in asked]
+    texts = [target.tokenizer.decode(ids) for ids in answers]
     rows = [
         _row(turns, text) for (turns, _), text in zip(asked, texts, strict=True) if text.strip()
     ]
@@ -111,6 +112,11 @@ def self_prompted(
         raise DataError("was gone on from with empty texts only", path=config.data or "")
     file = _kept(rows, cache / "self-prompted")
     note(f"{len(rows)} texts that {name} has written are what the reference learns (in the cache)")
+    n_cut = sum(len(ids) >= config.text_tokens for ids in answers)
+    if n_cut:
+        note(
+            f"{n_cut} of them end at --text-tokens {config.text_tokens}, and are learned as if whole"
+        )
     kept = config.model_fields_set - {"n", "data", *_FORM}
     return type(config)(**{name: getattr(config, name) for name in kept}, members=str(file))
 
