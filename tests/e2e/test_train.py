@@ -60,6 +60,19 @@ def test_train_and_audit_from_the_command_line(place: Path, capsys) -> None:
     assert json.loads(shown.out)["status"] == "complete"
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["prefix", "prompt", "ia3"])
+def test_what_any_method_trained_is_audited(place: Path, capsys, method: str) -> None:
+    words = [*TARGET, "--method", method, "--virtual-tokens", "4", "--epochs", "3"]
+    assert run([*words, "--out", "target"]) == 0
+    capsys.readouterr()
+    words = ["audit", "finetune", "--run-of", "target", "--attacks", "loss,reference"]
+    assert run([*words, "--bootstrap", "200", "--json"]) == 0
+    results = json.loads(capsys.readouterr().out)
+    status = {check["id"]: check["status"] for check in results["checks"]}
+    assert status["teacher_forced"] == status["adapter_effect"] == "pass"
+
+
 def test_a_yaml_file_of_an_audit_is_not_read_unasked(place: Path, capsys) -> None:
     (place / "unseen.yaml").write_text("members: x.jsonl\nattacks: loss\n")
     assert run([*TARGET, "--out", "target", "--epochs", "1"]) == 0

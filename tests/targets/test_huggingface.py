@@ -579,6 +579,7 @@ def peft_warnings_ignored() -> Iterator[None]:
     with warnings.catch_warnings():
         for name in (".*is_gradient_checkpointing", "`past_key_values` is deprecated"):
             warnings.filterwarnings("ignore", message=name, category=FutureWarning)
+        warnings.filterwarnings("ignore", message="fan_in_fan_out is set to False")
         yield
 
 
@@ -710,7 +711,7 @@ def test_an_adapter_that_does_not_fit_its_base_is_refused(
         assert "--base-model" in str(raised.value)
 
 
-def virtual(kind: str) -> Any:
+def adapter_of(kind: str) -> Any:
     import peft
 
     return {
@@ -719,6 +720,8 @@ def virtual(kind: str) -> Any:
             task_type="CAUSAL_LM", num_virtual_tokens=5, encoder_hidden_size=16
         ),
         "prefix": peft.PrefixTuningConfig(task_type="CAUSAL_LM", num_virtual_tokens=5),
+        "ia3": peft.IA3Config(task_type="CAUSAL_LM"),
+        "lora": peft.LoraConfig(task_type="CAUSAL_LM", r=4, target_modules="all-linear"),
     }[kind]
 
 
@@ -727,7 +730,7 @@ def virtual(kind: str) -> Any:
 def test_virtual_tokens_in_front_shift_no_score(
     folders: Callable[[str], Path], tmp_path: Path, kind: str, padding: str
 ) -> None:
-    adapter = save_adapter(folders("llama"), tmp_path / kind, virtual(kind))
+    adapter = save_adapter(folders("llama"), tmp_path / kind, adapter_of(kind))
     target = HFTarget(adapter, dtype="float64", padding=padding, reference="base")
     assert not target.head_apart
     assert target.max_length == 512 - 5
@@ -750,3 +753,36 @@ def test_virtual_tokens_in_front_shift_no_score(
     (made,) = target.generate(prompts, max_new_tokens=3)
     assert made[:1] == target.top_token(prompts)
     assert made != plain.generate(torch.tensor(prompts), max_new_tokens=3, do_sample=False)
+
+
+@pytest.mark.parametrize("kind", ["prompt", "p-tuning", "prefix", "ia3", "lora"])
+@pytest.mark.parametrize("family", [*tiny.FAMILIES, "gemma2"])
+def test_what_an_adapter_generates_is_what_its_forward_pass_finds_likeliest(
+    folders: Callable[[str], Path], tmp_path: Path, family: str, kind: str
+) -> None:
+    adapter = save_adapter(folders(family), tmp_path / kind, adapter_of(kind))
+    target = HFTarget(adapter, dtype="float64")
+    model = loaded_with_peft(folders(family), adapter)
+
+    def slow_greedy(prompt: list[int], n: int) -> list[int]:
+        ids = list(prompt)
+        with torch.inference_mode(), peft_warnings_ignored():
+            while len(ids) < len(prompt) + n and ids[-1] != target.tokenizer.eos_id:
+                ids.append(int(model(input_ids=torch.tensor([ids])).logits[0, -1].argmax()))
+        return ids[len(prompt) :]
+
+    # Two of one length, and one longer than what a sliding layer sees.
+    prompts = [[5, 6, 7, 9], [40, 3, 200, 8], [*range(20, 32)]]
+    greedy = [slow_greedy(p, 6) for p in prompts]
+    assert target.generate(prompts, max_new_tokens=6) == greedy
+    drawn = Sampling(temperature=1.0, seed=3)
+    together = target.generate(prompts, max_new_tokens=6, sampling=drawn)
+    alone = [target.generate([p], max_new_tokens=6, sampling=drawn)[0] for p in prompts]
+    assert together == alone != greedy
+    assert target._step_works is (None if kind in ("ia3", "lora") else True)
+    if target._step_works:  # and without a cache
+        target._step_works = False
+        assert target.generate(prompts, max_new_tokens=6) == greedy
+    assert target.without_adapter().generate(prompts, max_new_tokens=3) == HFTarget(
+        folders(family), dtype="float64"
+    ).generate(prompts, max_new_tokens=3)

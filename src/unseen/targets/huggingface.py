@@ -42,6 +42,8 @@ _CACHE_BYTES = {"cpu": 2**20}
 # On a CPU larger batches are no faster, and hold more padding.
 _BATCH_TOKENS = {"cpu": 512, "cuda": 16_384}
 _PROBE_LENGTH = 8
+# What models say whose cache works in another way.
+_CACHE_ERRORS = (TypeError, AttributeError, ValueError, NotImplementedError, RuntimeError)
 _GREEDY: dict[str, Any] = {
     "do_sample": False,
     "num_beams": 1,
@@ -167,6 +169,7 @@ class HFTarget:
             self._refuse_encoders()
             self.head_apart = self._head_can_run_apart()
         self._fills: bool | None = None
+        self._step_works: bool | None = None
         self.prefix_cache: bool | None = None if self._decoder is not None else False
 
     # --- what the user and the run record see -------------------------------------------------
@@ -307,9 +310,56 @@ class HFTarget:
     ) -> list[list[int]]:
         chances = [chance(prompt, sampling, number) for prompt, number in rows]
         drawn = [Drawer(sampling, chances)] if sampling.temperature else []
-        out, width = self._generated([prompt for prompt, _ in rows], room, logits_processor=drawn)
-        ends = set(self._ends())
-        return [_until(ids, ends) for ids in out.sequences[:, width:].tolist()]
+        prompts, ends = [prompt for prompt, _ in rows], set(self._ends())
+        if self._sees_virtual_tokens():
+            written = self._behind_virtual_tokens(prompts, room, drawn, ends)
+        else:
+            out, width = self._generated(prompts, room, logits_processor=drawn)
+            written = out.sequences[:, width:].tolist()
+        return [_until(ids, ends) for ids in written]
+
+    def _behind_virtual_tokens(
+        self, prompts: Sequence[Sequence[int]], room: int, drawn: Sequence[Drawer], ends: set[int]
+    ) -> list[list[int]]:
+        """Continuations of prompts of one length, token by token, by the model's forward pass.
+
+        Training goes through that pass. In the generation of transformers, whose cache peft knows
+        by another name, a prefix is left out, and a prompt takes the place of the text before it.
+        """
+        import torch
+
+        ids = self._input(prompts)
+        n_seen, cache = ids.shape[1], None
+        for _ in range(room):
+            logits, cache = self._behind(ids, cache)
+            for processor in drawn:
+                logits = processor(ids, logits)
+            ids = torch.cat([ids, logits.argmax(-1, keepdim=True)], dim=1)
+            if all(ends.intersection(row) for row in ids[:, n_seen:].tolist()):
+                break
+        written: list[list[int]] = ids[:, n_seen:].tolist()
+        return written
+
+    def _behind(self, ids: torch.Tensor, cache: Any) -> tuple[torch.Tensor, Any]:
+        """Logits of the token after the last one, and the cache if it may be used.
+
+        Args:
+            ids: (rows, tokens), without virtual tokens.
+            cache: of virtual tokens and all but the last token; None reads everything.
+        """
+        if self._step_works is None:
+            self._step_works = self._one_step_works()
+        if not self._step_works:
+            return self._last_logits(ids), None
+        return self._step(ids, cache)
+
+    def _step(self, ids: torch.Tensor, cache: Any) -> tuple[torch.Tensor, Any]:
+        if cache is None:
+            out = self._model(input_ids=ids, use_cache=True)
+        else:  # the virtual tokens are in the cache
+            inner = self._peft.get_base_model()
+            out = inner(input_ids=ids[:, -1:], use_cache=True, **{self._cache_argument: cache})
+        return out.logits[:, -1], getattr(out, self._cache_argument)
 
     def _generated(self, prompts: Sequence[Sequence[int]], room: int, **more: Any) -> Any:
         """What transformers generates greedily, and how wide the prompts are with their filling."""
@@ -569,6 +619,13 @@ class HFTarget:
                 fix="an encoder such as BERT cannot be asked how likely a text is",
             )
 
+    def _alike(self, some: torch.Tensor, others: torch.Tensor) -> bool:
+        """Whether two ways to the same logits differ by rounding alone."""
+        import torch
+
+        tolerance = 1e-4 if self._is_exact() else 0.25
+        return bool(torch.allclose(some.float(), others.float(), atol=tolerance, rtol=tolerance))
+
     def _is_exact(self) -> bool:
         return str(self.dtype) in ("torch.float32", "torch.float64")
 
@@ -600,13 +657,7 @@ class HFTarget:
             row = batch.requests[0]
             try:
                 cached = self._forward(batch.prefix, (row, row))[1].logprob
-            except (
-                TypeError,
-                AttributeError,
-                ValueError,
-                NotImplementedError,
-                RuntimeError,
-            ) as error:
+            except _CACHE_ERRORS as error:
                 if _is_out_of_memory(torch, error):
                     raise
                 self.prefix_cache = False
@@ -621,16 +672,27 @@ class HFTarget:
         if self._sees_virtual_tokens():
             return False
         if self._fills is None:
-            import torch
-
             probe = self._probe()[0].tolist()
             logits = []
             for prompts in ([probe[3:]], [probe, probe[3:]]):
                 out, _ = self._generated(prompts, 1, output_logits=True)
-                logits.append(out.logits[0][-1].float())
-            tolerance = 1e-4 if self._is_exact() else 0.25
-            self._fills = torch.allclose(*logits, atol=tolerance, rtol=tolerance)
+                logits.append(out.logits[0][-1])
+            self._fills = self._alike(*logits)
         return self._fills
+
+    def _one_step_works(self) -> bool:
+        """Whether a token behind a cache of virtual tokens is read as it is without one."""
+        import torch
+
+        ids = self._probe()
+        try:
+            _, cache = self._step(ids[:, :-1], None)
+            cached, _ = self._step(ids, cache)
+        except _CACHE_ERRORS as error:
+            if _is_out_of_memory(torch, error):
+                raise
+            return False
+        return self._alike(cached, self._last_logits(ids))
 
     def _sees_virtual_tokens(self) -> bool:
         return self._virtual and self.uses_adapter
