@@ -1,9 +1,11 @@
 """Likelihood attacks through the whole pipeline, against the formula on one forward pass a text.
 
-The twin shares nothing with the package but the drawing of masks: it writes the text, tokenizes
-it, runs the model unbatched with all logits, and applies the formula with plain loops.
+The twin shares nothing with the package but the drawing of masks, of neighbours and of who takes a
+step together: it writes the text, tokenizes it, runs the model unbatched with all logits, and applies
+the formula with plain loops.
 """
 
+import copy
 import math
 import re
 import statistics
@@ -15,6 +17,7 @@ from typing import Any
 import pytest
 import tiny
 import torch
+from fillers import ListFiller
 from scipy.stats import norm
 from tokenizers.processors import TemplateProcessing
 from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -25,6 +28,8 @@ from unseen.data.templates import Layout, RecordEncoder
 from unseen.runs.collect import Model, Shadow, collect
 from unseen.scoring.store import Store
 from unseen.signals.frequencies import Corpus
+from unseen.signals.neighbours import Neighbourhood, Refilling, Swapping
+from unseen.signals.one_step import OneStep
 from unseen.signals.probed import MaskedProbes
 from unseen.signals.retrieval import Pool
 from unseen.signals.swapped import SwappedPolarity
@@ -59,15 +64,16 @@ class Twin:
         self.tokenizer = AutoTokenizer.from_pretrained(folder)
         self.bos = bos
         self.pool: list[Record] = []
+        self.audited: Sequence[Record] = ()
         self.shadows: list[Twin] = []
 
     def ids(self, text: str) -> list[int]:
         return list(self.tokenizer(text, add_special_tokens=False)["input_ids"])
 
-    def tokens(
+    def written(
         self, record: Record, before: tuple[Record, ...] = (), join: str = "turn"
-    ) -> tuple[list[list[float]], list[int]]:
-        """For each scored token the whole distribution in front of it, and the token."""
+    ) -> tuple[list[int], list[int]]:
+        """What is only read, and the tokens that are scored."""
         if join == "plain" and record.turns[0].role != "text":
             context = [self.tokenizer.bos_token_id] if self.bos else []
             for shot in before:
@@ -91,10 +97,20 @@ class Twin:
             written = "".join(f"<s>{turn.role}\n{turn.content}</s>\n" for turn in said)
             context = self.ids(written + "<s>assistant\n")
             own = self.ids(record.turns[1].content)
+        return context, own
+
+    def rows(self, context: list[int], own: list[int]) -> torch.Tensor:
+        """For each scored token the whole distribution in front of it."""
+        logits = self.model(torch.tensor([context + own])).logits[0]
+        return torch.log_softmax(logits, dim=-1)[len(context) - 1 : -1]
+
+    def tokens(
+        self, record: Record, before: tuple[Record, ...] = (), join: str = "turn"
+    ) -> tuple[list[list[float]], list[int]]:
+        """For each scored token the whole distribution in front of it, and the token."""
+        context, own = self.written(record, before, join)
         with torch.inference_mode():
-            logits = self.model(torch.tensor([context + own])).logits[0]
-        rows = torch.log_softmax(logits, dim=-1)[len(context) - 1 : -1]
-        return rows.tolist(), own
+            return self.rows(context, own).tolist(), own
 
     def logprobs(
         self, record: Record, before: tuple[Record, ...] = (), join: str = "turn"
@@ -336,12 +352,61 @@ def polarised(twin: Twin, record: Record) -> float:
     return -(distance(record) - statistics.mean(map(distance, swapped)))
 
 
+def neighbours(twin: Twin, record: Record, making: Swapping | Refilling) -> list[Record]:
+    """The first of them whose scored tokens are others than those met before."""
+    text = record.turns[-1].content
+    found, met = [], [twin.written(record)[1]]
+    for _, edits in Neighbourhood({"embeddings": ListFiller()}).of(text, making):
+        new = text
+        for edit in sorted(edits, key=lambda edit: -edit.start):
+            new = new[: edit.start] + edit.put + new[edit.stop :]
+        other = with_text(record, new)
+        own = twin.written(other)[1]
+        if own not in met and len(found) < making.neighbours:
+            found.append(other)
+            met.append(own)
+    return found
+
+
+def above(twin: Twin, record: Record) -> float:
+    swapped = neighbours(twin, record, Swapping("embeddings", 3, 2, 0.7, 0))
+    return twin.mean(record) - statistics.mean(map(twin.mean, swapped))
+
+
+def peak(twin: Twin, record: Record) -> float:
+    refilled = neighbours(twin, record, Refilling("embeddings", 3, 10, 2, 0.3, 1, 0))
+    return math.exp(twin.mean(record)) - statistics.mean(math.exp(twin.mean(x)) for x in refilled)
+
+
+def gap(twin: Twin, record: Record, batch: int, rate: float) -> float:
+    """What the first step of Adam takes away, on the batch that the record is in."""
+    (together,) = [one for one in OneStep(batch=batch).batches(twin.audited) if record in one]
+    stepped = copy.copy(twin)
+    stepped.model = copy.deepcopy(twin.model).requires_grad_()
+    losses = []
+    for other in together:
+        context, own = twin.written(other)
+        rows = stepped.rows(context, own)
+        losses += [-row[token] for row, token in zip(rows, own, strict=True)]
+    (sum(losses) / len(losses)).backward()
+    with torch.no_grad():
+        for weight in stepped.model.parameters():
+            # Its moments, corrected for their start, are g and g squared.
+            weight.sub_(rate * weight.grad / (weight.grad.abs() + 1e-8))
+    return twin.mean(record) - stepped.mean(record)
+
+
 FORMULAS["lira"] = lambda t, _r, x, _m, n: log_odds_ratio(t, x, n)
 FORMULAS["rmia"] = lambda t, _r, x, _m, n: beaten(t, t.shadows, x, n, 1.0)
 FORMULAS["rmia[against=reference,gamma=1.1]"] = lambda t, r, x, _m, n: beaten(t, [r], x, n, 1.1)
 FORMULAS["dc_pdd"] = lambda t, _r, x, _m, _n: divergence(t, x, 0.01)
 FORMULAS["dc_pdd[a=9.0]"] = lambda t, _r, x, _m, _n: divergence(t, x, 9.0)
 FORMULAS["pac"] = lambda t, _r, x, _m, _n: polarised(t, x)
+FORMULAS["neighborhood[neighbours=3,top_k=2]"] = lambda t, _r, x, _m, _n: above(t, x)
+FORMULAS["spv[neighbours=3]"] = lambda t, r, x, _m, _n: peak(t, x) - peak(r, x)
+FORMULAS["optimization_gap[batch=3,learning_rate=1e-3]"] = lambda t, _r, x, _m, _n: gap(
+    t, x, 3, 1e-3
+)
 
 OF_CONVERSATIONS: dict[str, Formula] = {
     "icp_sp[probes=2,join=user]": lambda t, _r, x, _m, _n: per_token(t, x, join="user"),
@@ -407,7 +472,7 @@ def test_every_likelihood_attack_equals_its_slow_twin(
     shadows = [shadow(target_folder.parent / f"{family}{seed}") for seed in (2, 3)]
     audited = records(TEXTS, kind, "r")
     members, nonmembers = records(MEMBERS, kind, "m"), records(NONMEMBERS, kind, "n")
-    target_twin.pool = [*records(POOL, kind, "p"), audited[2]]
+    target_twin.pool, target_twin.audited = [*records(POOL, kind, "p"), audited[2]], audited
     formulas = FORMULAS | (OF_CONVERSATIONS if kind == "conversation" else {})
     tried: dict[str, Any] = {spec: attacks.create(spec) for spec in formulas}
     with Store() as store:
@@ -420,6 +485,7 @@ def test_every_likelihood_attack_equals_its_slow_twin(
             known_nonmembers=nonmembers,
             pool=Pool(target_twin.pool),
             corpus=Corpus(POOL),
+            fillers={"embeddings": ListFiller()},
             shadows=shadows,
         )
     assert loaded["target"].target.prefix_cache, "shots are read once"  # type: ignore[attr-defined]
