@@ -223,6 +223,15 @@ def visible(text: str, *, lines: bool = False, whole: bool = False) -> str:
     return short(kept, _LONGEST_TEXT)
 
 
+def flag(name: str) -> str:
+    """A choice as the command line writes it.
+
+    >>> flag("near_duplicates")
+    '--near-duplicates'
+    """
+    return f"--{name.replace('_', '-')}"
+
+
 def suggestion(name: str, choices: Iterable[str]) -> str:
     """Says which known name is meant, or lists all of them.
 

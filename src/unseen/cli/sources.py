@@ -11,7 +11,7 @@ import shlex
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, get_origin
 
-from unseen.errors import ConfigError, UnknownNameError, short
+from unseen.errors import ConfigError, UnknownNameError, flag, short
 
 if TYPE_CHECKING:
     from cyclopts import App
@@ -63,10 +63,9 @@ class Sources:
 
     def place(self, name: str, source: str | None = None) -> str:
         """The option as it stands where its value came from."""
-        flag = f"--{name.replace('_', '-')}"
         if source == _VARIABLE:
             return f"{PREFIX}{name.upper()}"
-        return self._places.get(name, flag)
+        return self._places.get(name, flag(name))
 
     def placed(self, error: ChoicesError, fix: str) -> ConfigError:
         """The faults, each with the place of its value and how a list is written there."""

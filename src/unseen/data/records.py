@@ -14,7 +14,7 @@ import numpy as np
 
 from unseen.data.formats import Row, Schema, is_missing, kind_of, schema_of, shown
 from unseen.data.read import HUB, name_of_source, open_file, read_rows
-from unseen.errors import ConfigError, DataError, UnknownNameError
+from unseen.errors import ConfigError, DataError, UnknownNameError, flag
 from unseen.types import BoolArray, Membership, Record
 
 Side = Literal["members", "nonmembers"]
@@ -491,7 +491,7 @@ def _check_no_text(found: Schema, row: Row) -> None:
             raise ConfigError(
                 f"got {option}={shown(column)!r}, which is the records' text in {row.path}: it would "
                 "be written into the run folder",
-                fix=f"name another column, or leave --{option.replace('_', '-')} out",
+                fix=f"name another column, or leave {flag(option)} out",
             )
 
 

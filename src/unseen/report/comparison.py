@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from unseen.errors import short, visible
-from unseen.report.markdown import safe
+from unseen.report.markdown import safe, table
 from unseen.report.summary import INDICATIVE, percent, percent_rate
 
 if TYPE_CHECKING:
@@ -132,9 +132,7 @@ def render(comparison: Comparison) -> str:
     )  # fmt: skip
     for run in sorted({change.run for change in comparison.changes}):
         header = [name.format(run + 1) for name in _HEADER]
-        lines = [header, ["---"] * len(header), *rows(comparison, run)]
-        shown = ["| " + " | ".join(safe(cell) for cell in line) + " |" for line in lines]
-        parts += [f"## Run {run + 1} against run 1", "\n".join(shown)]
+        parts += [f"## Run {run + 1} against run 1", table(header, rows(comparison, run))]
     parts.append("\n".join(f"- {safe(note)}" for note in notes(comparison)))
     return "\n\n".join(parts) + "\n"
 

@@ -23,6 +23,7 @@ from unseen.report.summary import number, percent, percent_rate, rate
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from jinja2 import Environment
 
     from unseen.report.figures import Drawing
     from unseen.runs.folder import RunFolder
@@ -118,27 +119,36 @@ def render(folder: RunFolder, results: Results, *, reveal: bool = False) -> str:
     return _page(results, folder.read_json("run.json"), drawings, records)
 
 
+def templates() -> Environment:
+    """The templates of pages; what they are given is escaped, and what is missing is a fault."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    environment = Environment(
+        loader=PackageLoader("unseen.report"), autoescape=True, undefined=StrictUndefined,
+        trim_blocks=True, lstrip_blocks=True,
+    )  # fmt: skip
+    environment.filters["shown"] = shown
+    return environment
+
+
+def source(environment: Environment, name: str) -> str:
+    """A file that stands beside the templates, as it is."""
+    loader = environment.loader
+    return loader.get_source(environment, name)[0].strip() if loader else ""
+
+
 def _page(
     results: Results,
     about: Mapping[str, Any],
     drawings: Mapping[str, Drawing | None],
     records: RecordTable | None,
 ) -> str:
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
-    loader = PackageLoader("unseen.report")
-    environment = Environment(
-        loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True,
-        lstrip_blocks=True,
-    )  # fmt: skip
-    environment.filters["shown"] = shown
+    environment = templates()
     names = frozenset(row.name for row in (*results.attacks, *results.control))
     environment.filters["sentence"] = lambda text: say.sentence(text, names)
     environment.filters["kind"] = lambda block: type(block).__name__
     environment.globals["interval"] = interval
-    script, style = (
-        loader.get_source(environment, name)[0].strip() for name in ("table.js", "report.css")
-    )
+    script, style = (source(environment, name) for name in ("table.js", "report.css"))
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     return environment.get_template("report.html.j2").render(
         title=say.TITLES[results.run.scenario],

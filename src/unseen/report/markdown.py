@@ -83,12 +83,12 @@ def _block(block: Block) -> str:
     if isinstance(block, Pairs):
         return _list(f"{name}: {value}" for name, value in block.pairs)
     if isinstance(block, Grid):
-        return _table(block.header, block.lines)
+        return table(block.header, block.lines)
     if isinstance(block, Code):
         return _code(block)
     if isinstance(block, Checks):
         header = ("status", "check", "measured", "must hold", "what it means", "what to do")
-        return _table(header, map(_check, block.checks))
+        return table(header, map(_check, block.checks))
     if isinstance(block, Example):
         return safe("".join(map(_part, block.parts)))
     return ""
@@ -120,7 +120,8 @@ def _code(block: Code) -> str:
     return f"{safe(block.name)}:\n\n{fenced}" if block.name else fenced
 
 
-def _table(header: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
+def table(header: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
+    """A table; what stands in its cells is made safe."""
     body = [[safe(cell) for cell in line] for line in (header, *lines)]
     body.insert(1, ["---"] * len(header))
     return "\n".join(f"| {' | '.join(line)} |" for line in body)

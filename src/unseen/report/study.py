@@ -9,8 +9,8 @@ from rich.text import Text
 
 from unseen.errors import visible
 from unseen.report import figures
-from unseen.report.html import shown
-from unseen.report.markdown import safe
+from unseen.report.html import source, templates
+from unseen.report.markdown import safe, table
 from unseen.report.summary import number, percent_rate, rate
 
 if TYPE_CHECKING:
@@ -74,13 +74,13 @@ def show(study: StudyResults, console: Console) -> None:
     console.print(Text(study.title, style="bold"))
     console.print(Text(study.paper, style="dim"))
     for title, (header, *lines) in tables(study):
-        table = Table(box=None, pad_edge=False, title=title, title_justify="left")
+        grid = Table(box=None, pad_edge=False, title=title, title_justify="left")
         for at, name in enumerate(header):
-            table.add_column(Text(visible(name)), justify="left" if at == 0 else "right")
+            grid.add_column(Text(visible(name)), justify="left" if at == 0 else "right")
         for line in lines:
-            table.add_row(*(Text(visible(cell)) for cell in line))
+            grid.add_row(*(Text(visible(cell)) for cell in line))
         console.print()
-        console.print(table)
+        console.print(grid)
     for note in notes(study):
         console.print(Text(visible(note)), soft_wrap=True)
 
@@ -89,16 +89,7 @@ def markdown(study: StudyResults) -> str:
     """The study as Markdown."""
     parts = [f"# {safe(study.title)}", safe(f"{study.paper}. Written by {study.tool}.")]
     for title, (header, *lines) in tables(study):
-        parts += [
-            f"## {safe(title)}",
-            "\n".join(
-                [
-                    "| " + " | ".join(map(safe, header)) + " |",
-                    "| " + " | ".join("---" for _ in header) + " |",
-                    *("| " + " | ".join(map(safe, line)) + " |" for line in lines),
-                ]
-            ),
-        ]
+        parts += [f"## {safe(title)}", table(header, lines)]
     parts += [f"- {safe(note)}" for note in notes(study)]
     parts.append(
         "\n".join(f"- {safe(row.name)}: {safe(row.run)}/report.html" for row in study.rows)
@@ -108,19 +99,11 @@ def markdown(study: StudyResults) -> str:
 
 def page(study: StudyResults) -> str:
     """The study as one HTML page, with its figure; it asks for nothing."""
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
-    loader = PackageLoader("unseen.report")
-    environment = Environment(
-        loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True,
-        lstrip_blocks=True,
-    )  # fmt: skip
-    environment.filters["shown"] = shown
-    style = loader.get_source(environment, "report.css")[0].strip()
+    environment = templates()
     return environment.get_template("study.html.j2").render(
         study=study,
         tables=tables(study),
         notes=notes(study),
         drawing=figures.sweep(study),
-        style=style,
+        style=source(environment, "report.css"),
     )

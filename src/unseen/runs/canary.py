@@ -26,6 +26,7 @@ from unseen.runs.audit import Note, Report, audit
 from unseen.runs.config import AUTO, CanaryAudit, made_of
 from unseen.runs.folder import RunFolder
 from unseen.runs.judge import Subjects
+from unseen.runs.plan import changed
 from unseen.runs.results import Check, Epsilon, Results
 from unseen.signals.base import known_needed
 
@@ -204,10 +205,9 @@ def epsilon_of(
 
 
 def _key(config: CanaryAudit) -> CanaryKey:
-    fields = CanaryAudit.model_fields
-    given = [name for name in _OF_FILES if getattr(config, name) != fields[name].default]
+    given = changed(config, _OF_FILES)
     if given:
-        flags = ", ".join(f"--{name.replace('_', '-')}" for name in given)
+        flags = ", ".join(given)
         raise ConfigError(
             f"got {flags}, but the canaries and their form come from the key",
             fix=f"leave {flags} out",

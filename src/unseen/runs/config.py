@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from unseen.errors import ConfigError, short, suggestion
+from unseen.errors import ConfigError, flag, short, suggestion
 
 _HELP = "unseen audit finetune --help lists every option"
 _PLACES = (
@@ -97,6 +98,17 @@ class RecordForm(Choices):
     def columns(self) -> dict[str, str]:
         """Role -> the user's column."""
         return dict(pair.split("=", 1) for pair in self.column)
+
+    @property
+    def reading(self) -> dict[str, Any]:
+        """These choices as what reads records takes them (`Records.from_files`, `read_source`)."""
+        return {
+            "format": self.format,
+            "column": self.columns,
+            "id_column": self.id_column,
+            "cluster_by": self.cluster_by,
+            "slice_by": self.slice_by,
+        }
 
 
 class LayoutChoices(Choices):
@@ -295,6 +307,20 @@ class ChoicesError(ConfigError):
         lines = [f"{name}: {problem}" if name else problem for name, problem in faults]
         super().__init__("; ".join(lines), fix=fix)
         self.faults = tuple(faults)
+
+
+def unread(name: str, *readers: str) -> ConfigError:
+    """The refusal of a choice that some attacks read, none of which is run.
+
+    Args:
+        name: of the choice.
+        readers: the attacks, as --attacks reads them.
+    """
+    none = "which is not" if len(readers) == 1 else "none of which is"
+    return ConfigError(
+        f"{flag(name)} is read by {' and '.join(readers)}, {none} among the attacks",
+        fix=f"leave out {flag(name)}, or add --attacks {shlex.quote(','.join(readers))}",
+    )
 
 
 def split_list(text: str) -> list[str]:

@@ -47,19 +47,12 @@ def draw(config: TrainRun, others: Sequence[TrainedRun]) -> Sides:
         DataError: where the records cannot be read.
         ConfigError: where there are too few.
     """
-    options: dict[str, Any] = {
-        "format": config.format,
-        "column": config.columns,
-        "id_column": config.id_column,
-        "cluster_by": config.cluster_by,
-        "slice_by": config.slice_by,
-    }
     if config.members is not None and config.nonmembers is not None:
-        both = Records.from_files(config.members, config.nonmembers, **options)
+        both = Records.from_files(config.members, config.nonmembers, **config.reading)
         sides = Sides(both.members, both.nonmembers, both.describe(), both.notes)
         _refuse_others(sides.trained, others, config)
         return sides
-    found = read_source(config.members or config.data or "", **options)
+    found = read_source(config.members or config.data or "", **config.reading)
     nobody = np.zeros(len(found.records), dtype=bool)
     if config.members is not None:
         _refuse_others(found.records, others, config)

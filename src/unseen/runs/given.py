@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from unseen.data.formats import Row, is_missing
 from unseen.data.read import read_rows
-from unseen.errors import ConfigError, DataError
+from unseen.errors import DataError
+from unseen.runs.config import unread
 from unseen.runs.results import GivenProbes
 from unseen.signals.base import Signal, probes_needed
 from unseen.signals.variants import folded
@@ -61,10 +62,7 @@ def read_probes(
     if file is None:
         return None
     if not probes_needed(signals):
-        raise ConfigError(
-            "--probes is read by icp_sp[source=file], which is not among the attacks",
-            fix="leave out --probes, or add --attacks 'icp_sp[source=file]'",
-        )
+        raise unread("probes", "icp_sp[source=file]")
     id_column = "id" if config.id_column in (None, "none") else str(config.id_column)
     found: dict[str, list[str]] = {}
     for row in read_rows(file):

@@ -13,7 +13,8 @@ from unseen import __version__
 from unseen.attacks import blind, create, default, everything, label, name_of
 from unseen.attacks.base import Attack, is_blind, is_fusing, needs_reference, needs_shadows
 from unseen.data.templates import RecordEncoder
-from unseen.errors import AccessError, ConfigError
+from unseen.errors import AccessError, ConfigError, flag
+from unseen.runs.config import unread
 from unseen.runs.fused import obstacles, repeated, without
 from unseen.runs.lent import refusal
 from unseen.signals.base import (
@@ -185,14 +186,14 @@ def _without_effect(
             config.reference.startswith("fake/")
         )
         options = _OF_A_MODEL if named else (*_OF_A_MODEL, *_OF_EVERY_MODEL)
-        idle |= dict.fromkeys(_changed(config, options), f"says nothing of {what}")
+        idle |= dict.fromkeys(changed(config, options), f"says nothing of {what}")
     elif config.revision is not None:
         base = config.base_model or config.model
         if _is_local(base) and not _is_local(f"{base}/adapter_config.json"):
             idle["--revision"] = f"is of a hub name, and {base} is a local model"
     if records is not None:
         why = "says nothing of records that are given as an object"
-        idle |= dict.fromkeys(_changed(config, _OF_FILES), why)
+        idle |= dict.fromkeys(changed(config, _OF_FILES), why)
     elif config.label_column is not None and config.data is None:
         idle["--label-column"] = "is a column of --data FILE, which is not given"
     return idle
@@ -202,13 +203,10 @@ def _is_local(name: str) -> bool:
     return os.path.exists(os.path.expanduser(name))  # noqa: PTH110, PTH111 (a Path refuses some names)
 
 
-def _changed(config: FinetuneAudit, names: tuple[str, ...]) -> list[str]:
+def changed(config: FinetuneAudit, names: tuple[str, ...]) -> list[str]:
+    """Flags of the choices that are not as they are where nothing is said."""
     fields = type(config).model_fields
-    return [
-        f"--{name.replace('_', '-')}"
-        for name in names
-        if getattr(config, name) != fields[name].default
-    ]
+    return [flag(name) for name in names if getattr(config, name) != fields[name].default]
 
 
 def plan_attacks(
@@ -246,15 +244,9 @@ def plan_attacks(
     if all(is_blind(attack) for attack in run):
         raise AccessError("no attack is left to run", fix=_able(config, models))
     if config.shadow and not any(map(needs_shadows, run)):
-        raise ConfigError(
-            "--shadow is read by lira and rmia, none of which is among the attacks",
-            fix="leave out --shadow, or add --attacks lira,rmia",
-        )
+        raise unread("shadow", "lira", "rmia")
     if lent is not None and not any(map(lent.of, run)):
-        raise ConfigError(
-            "--fusion-from is read by transferred, which is not among the attacks",
-            fix="leave out --fusion-from, or add --attacks transferred",
-        )
+        raise unread("fusion_from", "transferred")
     _refuse_idle_helpers(config, run)
     control, control_note = _control(config, run, models)
     return Plan(tuple(run), control, skipped, control_note)
@@ -269,10 +261,7 @@ def _refuse_idle_helpers(config: FinetuneAudit, run: Sequence[Attack]) -> None:
     needed = helpers_needed(signal for attack in run for signal in attack.signals())
     for role, who in ((SURROGATE, "petal"), (GENERATOR, "icp_sp[source=generate]")):
         if getattr(config, role) is not None and role not in needed:
-            raise ConfigError(
-                f"--{role} is read by {who}, which is not among the attacks",
-                fix=f"leave out --{role}, or add --attacks '{who}'",
-            )
+            raise unread(role, who)
 
 
 def _able(config: FinetuneAudit, models: dict[str, Model]) -> str:

@@ -47,15 +47,7 @@ class Prepared:
 
 def read(config: FinetuneAudit) -> Records:
     """The records that a configuration names."""
-    options: dict[str, Any] = {
-        "format": config.format,
-        "column": config.columns,
-        "id_column": config.id_column,
-        "cluster_by": config.cluster_by,
-        "slice_by": config.slice_by,
-        "limit": config.limit,
-        "seed": config.seed,
-    }
+    options: dict[str, Any] = {**config.reading, "limit": config.limit, "seed": config.seed}
     if config.data is not None:
         return Records.from_file(config.data, label_column=config.label_column or "", **options)
     return Records.from_files(config.members or "", config.nonmembers or "", **options)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from unseen.errors import ConfigError, ModelError
+from unseen.errors import ConfigError, ModelError, flag
 from unseen.runs.trained import LAYOUT, TrainedRun
 from unseen.targets.files import fingerprint_of, locate
 
@@ -33,15 +33,15 @@ def of_run(config: FinetuneAudit) -> tuple[FinetuneAudit, TrainedRun]:
     wanted: dict[str, Any] = {name: getattr(run.config, name) for name in _OF_THE_RUN[1:]}
     faults: dict[str, str] = {}
     for name, value in given.items():
-        flag = f"--{name.replace('_', '-')}"
+        said = flag(name)
         if name in _IDLE:
-            faults[flag] = f"{flag} says nothing of a train run"
+            faults[said] = f"{said} says nothing of a train run"
         elif name == "model":
             if Path(value).resolve() not in {folder.resolve() for folder in models.values()}:
-                faults[flag] = f"{flag} names {value}, which is no model of {run.path}"
+                faults[said] = f"{said} names {value}, which is no model of {run.path}"
         elif value != wanted[name]:
-            faults[flag] = (
-                f"{flag}: got {_shown(value)}, but it was trained with {_shown(wanted[name])}"
+            faults[said] = (
+                f"{said}: got {_shown(value)}, but it was trained with {_shown(wanted[name])}"
             )
     files = [
         name for name in ("data", "members", "nonmembers") if getattr(config, name) is not None

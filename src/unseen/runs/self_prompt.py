@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from unseen.data.records import read_source
 from unseen.data.templates import RecordEncoder
-from unseen.errors import ConfigError, DataError, UnscorableError, need
+from unseen.errors import ConfigError, DataError, UnscorableError, flag, need
 from unseen.runs.folder import writing
 from unseen.runs.models import layout_of
 from unseen.runs.trained import runs_named
@@ -127,7 +127,7 @@ def _check(config: TrainRun) -> None:
         faults.append(
             "--self-prompt-of needs --data FILE: records whose beginnings are gone on from"
         )
-    idle = [f"--{name.replace('_', '-')}" for name in ("share", "held_out") if name in given]
+    idle = [flag(name) for name in ("share", "held_out") if name in given]
     if idle:
         faults.append(f"{', '.join(idle)} say nothing of --self-prompt-of: how many texts is --n")
     if config.members is not None or config.nonmembers is not None:

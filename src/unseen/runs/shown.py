@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 from unseen.data.duplicates import repeats_in
 from unseen.data.records import read_side
-from unseen.errors import ConfigError, DataError
+from unseen.errors import DataError
+from unseen.runs.config import unread
 from unseen.runs.results import CorpusFacts, ReferencePool
 from unseen.signals.base import Signal, corpus_needed, pool_needed
 from unseen.signals.frequencies import Corpus
@@ -62,10 +63,7 @@ def read_pool(
         return None
     counted = corpus_needed(signals) and config.corpus is None
     if not pool_needed(signals) and not counted:
-        raise ConfigError(
-            "--reference-pool is read by icp_ref and dc_pdd, none of which is among the attacks",
-            fix="leave out --reference-pool, or add --attacks icp_ref",
-        )
+        raise unread("reference_pool", "icp_ref", "dc_pdd")
     found = tuple(filter(_answers, read_side(file)))
     _check_form(found, records, file)
     alike = repeats_in(found, records, config.near_duplicates)
@@ -102,10 +100,7 @@ def read_corpus(
     file = config.corpus
     if not corpus_needed(signals):
         if file is not None and signals:
-            raise ConfigError(
-                "--corpus is read by dc_pdd, which is not among the attacks",
-                fix="leave out --corpus, or add --attacks dc_pdd",
-            )
+            raise unread("corpus", "dc_pdd")
         return None, None
     if file is None and pool is None:
         return None, None

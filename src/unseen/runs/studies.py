@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from unseen.attacks import create, label
-from unseen.errors import ConfigError
+from unseen.errors import ConfigError, flag
 
 if TYPE_CHECKING:
     from unseen.runs.study_config import AttackStudy, TrainStudy
@@ -160,9 +160,7 @@ def _sources(values: Sequence[str], config: AttackStudy) -> list[Point]:
             )
         spec, needs = _SOURCES[value]
         if needs and not getattr(config, needs, None):
-            raise ConfigError(
-                f"the source {value} needs a file", fix=f"--{needs.replace('_', '-')} FILE"
-            )
+            raise ConfigError(f"the source {value} needs a file", fix=f"{flag(needs)} FILE")
         points.append(Point(value, None, {"icp": spec}))
     return points
 

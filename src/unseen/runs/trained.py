@@ -100,11 +100,7 @@ def runs_in(path: Path) -> list[TrainedRun]:
     about = RunFolder.existing(path).read_json("run.json")
     if about.get("scenario") != SHADOWS:
         return [TrainedRun(path)]
-    if about.get("status") != "complete":
-        raise StoreError(
-            f"the training of the shadows {path} has not ended",
-            fix="run the command that began it again: it continues",
-        )
+    _check_ended(about, f"the training of the shadows {path}")
     return [TrainedRun(file.parent) for file in sorted(path.glob("shadow-*/run.json"))]
 
 
@@ -136,11 +132,7 @@ class TrainedRun:
         self.about = self.folder.read_json("run.json")
         self._refuse_others()
         check_version(path / "run.json", self.about)
-        if self.about.get("status") != "complete":
-            raise StoreError(
-                f"the train run {path} has not ended",
-                fix="run the command that began it again: it continues",
-            )
+        _check_ended(self.about, f"the train run {path}")
         faults = self.folder.altered()
         if faults:
             raise StoreError(
@@ -239,9 +231,7 @@ class TrainedRun:
         """
         config = self.config
         options: dict[str, Any] = {
-            "format": config.format,
-            "column": config.columns,
-            "id_column": config.id_column,
+            **config.reading,
             "cluster_by": cluster_by or config.cluster_by,
             "slice_by": tuple(slice_by) or config.slice_by,
         }
@@ -337,6 +327,13 @@ class TrainedRun:
                 "tokenizer, its template or the library that renders it has changed",
                 fix=f"compare the packages with those in {self.path / 'run.json'}, or train again",
             )
+
+
+def _check_ended(about: Mapping[str, Any], what: str) -> None:
+    if about.get("status") != "complete":
+        raise StoreError(
+            f"{what} has not ended", fix="run the command that began it again: it continues"
+        )
 
 
 def _some(ids: Sequence[str]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
@@ -122,6 +122,43 @@ def after(record: Record, probe: Record, encoder: Encoder, join: Join, alone: As
         reason = "the template changes the response when a probe stands before it"
         raise UnscorableError(reason)
     return ask
+
+
+def after_each(
+    record: Record,
+    probes: Iterable[Record],
+    most: int,
+    *,
+    encoder: Encoder,
+    join: Join,
+    alone: Ask,
+    problem: str,
+) -> Ask:
+    """K + 1 requests at most: without a probe, and after each of the first `most` that fit.
+
+    Args:
+        record: whose likelihood is asked.
+        probes: the best first.
+        most: K.
+        encoder: of the model that is asked.
+        join: where a probe stands.
+        alone: the request without a probe.
+        problem: why there is nothing to ask where there are no probes.
+
+    Raises:
+        UnscorableError: where none fits; the reason is the last one's.
+    """
+    asks: list[Ask] = []
+    for probe in probes:
+        try:
+            asks.append(after(record, probe, encoder, join, alone))
+        except UnscorableError as error:
+            problem = error.problem
+        if len(asks) == most:
+            break
+    if not asks:
+        raise UnscorableError(problem)
+    return joined(alone, asks)
 
 
 def joined(alone: Ask, probed: Sequence[Ask]) -> Ask:

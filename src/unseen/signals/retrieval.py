@@ -11,7 +11,7 @@ import numpy as np
 from unseen.errors import UnscorableError
 from unseen.signals.base import TARGET, Ask, Join, Materials, Signal, one_request
 from unseen.signals.embedding import text_encoder
-from unseen.signals.probed import ProbedLikelihoods, after, check_probes, joined, sums
+from unseen.signals.probed import ProbedLikelihoods, after_each, check_probes, sums
 from unseen.types import FloatArray, Record, TokenStats
 
 TFIDF = "tfidf"
@@ -159,18 +159,12 @@ class RetrievedProbes:
             raise UnscorableError(reason)
         pool, encoder = materials.pool, materials.encoder
         alone = one_request(encoder.encode(record, join=self.join))
-        problem = "the reference pool holds nothing but this record and its near duplicates"
-        asks: list[Ask] = []
-        for at in pool.nearest(record, self.encoder)[: _TRIES * self.probes]:
-            try:
-                asks.append(after(record, pool.records[at], encoder, self.join, alone))
-            except UnscorableError as error:
-                problem = error.problem
-            if len(asks) == self.probes:
-                break
-        if not asks:
-            raise UnscorableError(problem)
-        return joined(alone, asks)
+        nearest = pool.nearest(record, self.encoder)[: _TRIES * self.probes]
+        return after_each(
+            record, (pool.records[at] for at in nearest), self.probes,
+            encoder=encoder, join=self.join, alone=alone,
+            problem="the reference pool holds nothing but this record and its near duplicates",
+        )  # fmt: skip
 
     def observe(self, answers: Sequence[TokenStats]) -> ProbedLikelihoods:
         """Sums of log-probabilities."""

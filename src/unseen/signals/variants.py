@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 
 from unseen.errors import UnscorableError
 from unseen.signals.base import GENERATOR, TARGET, Ask, Join, Materials, Signal, one_request
-from unseen.signals.probed import ProbedLikelihoods, after, check_probes, joined, sums
+from unseen.signals.probed import ProbedLikelihoods, after_each, check_probes, sums
 from unseen.types import Prompt, Record, Sampling, TokenStats, Turn
 
 Source = Literal["generate", "file"]
@@ -199,19 +199,14 @@ class VariantProbes:
         if encoder.scored_text(record).strip() not in response:
             reason = "more than the last response counts, and a variant is of that alone"
             raise UnscorableError(reason)
-        asks: list[Ask] = []
-        problem = "every probe that is given repeats the response"
-        for text in self._texts(record, materials):
-            probe = replace(record, turns=(*record.turns[:-1], Turn(record.turns[-1].role, text)))
-            try:
-                asks.append(after(record, probe, encoder, self.join, alone))
-            except UnscorableError as error:
-                problem = error.problem
-            if len(asks) == self.probes:
-                break
-        if not asks:
-            raise UnscorableError(problem)
-        return joined(alone, asks)
+        probes = (
+            replace(record, turns=(*record.turns[:-1], Turn(record.turns[-1].role, text)))
+            for text in self._texts(record, materials)
+        )
+        return after_each(
+            record, probes, self.probes, encoder=encoder, join=self.join, alone=alone,
+            problem="every probe that is given repeats the response",
+        )  # fmt: skip
 
     def observe(self, answers: Sequence[TokenStats]) -> ProbedLikelihoods:
         """Sums of log-probabilities."""
