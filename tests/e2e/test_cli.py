@@ -298,6 +298,135 @@ BAD = {
     ),
     "label column of nothing": (lambda: None, ("--label-column", "id"), ("--data FILE",)),
     "precision of a fake model": (lambda: None, ("--dtype", "float16"), ("leave out --dtype",)),
+    "shadow that nobody asks": (
+        lambda: None,
+        ("--shadow", "fake/nonmembers.jsonl"),
+        ("--shadow is read by lira and rmia", "leave out --shadow, or add --attacks lira,rmia"),
+    ),
+    "corpus that nobody counts in": (
+        lambda: None,
+        ("--corpus", "nonmembers.jsonl"),
+        ("--corpus is read by dc_pdd", "leave out --corpus"),
+    ),
+    "pool that nobody shows": (
+        lambda: None,
+        ("--reference-pool", "nonmembers.jsonl"),
+        ("--reference-pool is read by icp_ref and dc_pdd", "leave out --reference-pool"),
+    ),
+    "generator that nobody asks": (
+        lambda: None,
+        ("--generator", "fake/nonmembers.jsonl"),
+        ("--generator is read by", "--attacks 'icp_sp[source=generate]'"),
+    ),
+    "surrogate that nobody asks": (
+        lambda: None,
+        ("--surrogate", "fake/nonmembers.jsonl"),
+        ("--surrogate is read by petal", "add --attacks petal"),
+    ),
+    "probes that nobody shows": (
+        lambda: None,
+        ("--probes", "nonmembers.jsonl"),
+        ("--probes is read by", "--attacks 'icp_sp[source=file]'"),
+    ),
+    "no shadow": (lambda: None, ("--attacks", "lira"), ("lira cannot be run", "--shadow MODEL")),
+    "shadow is no model": (
+        lambda: Path("d").mkdir(),
+        ("--attacks", "lira", "--shadow", "d"),
+        ("cannot load the shadow: d is no model folder", "save_pretrained"),
+    ),
+    "shadow is the target": (
+        lambda: None,
+        ("--attacks", "lira", "--shadow", "fake/members.jsonl"),
+        ("the same weights as the target",),
+    ),
+    "shadow without file": (
+        lambda: None,
+        ("--attacks", "lira", "--shadow", "fake/nonmembers.jsonl="),
+        ("names no file", "--shadow MODEL=FILE"),
+    ),
+    "shadow of a file alone": (
+        lambda: None,
+        ("--attacks", "lira", "--shadow", "=members.jsonl"),
+        ("names no model", "--shadow MODEL=FILE"),
+    ),
+    "no corpus": (lambda: None, ("--attacks", "dc_pdd"), ("dc_pdd cannot", "--corpus FILE")),
+    "corpus is not there": (
+        lambda: None,
+        ("--attacks", "dc_pdd", "--corpus", "membrs.jsonl"),
+        ("membrs.jsonl: no such file", "members.jsonl"),
+    ),
+    "no pool": (lambda: None, ("--attacks", "icp_ref"), ("--reference-pool FILE",)),
+    "empty pool": (
+        lambda: broken("e.jsonl", ""),
+        ("--attacks", "icp_ref", "--reference-pool", "e.jsonl"),
+        ("e.jsonl: is an empty file",),
+    ),
+    "generator is not there": (
+        lambda: None,
+        ("--attacks", "icp_sp[source=generate]", "--generator", "nowhere"),
+        ("cannot load the generator: cannot get 'nowhere'",),
+    ),
+    "surrogate is not there": (
+        lambda: None,
+        ("--attacks", "petal", "--surrogate", "./nowhere"),
+        ("cannot load the surrogate: there is no model folder",),
+    ),
+    "reference is not there": (
+        lambda: None,
+        ("--attacks", "reference", "--reference", "./nowhere"),
+        ("cannot load the reference: there is no model folder",),
+    ),
+    "no probes": (lambda: None, ("--attacks", "icp_sp[source=file]"), ("--probes FILE",)),
+    "probes without probes": (
+        lambda: None,
+        ("--attacks", "icp_sp[source=file]", "--probes", "members.jsonl"),
+        ("members.jsonl line 1: has no", '"probes": ['),
+    ),
+    "no fusion": (lambda: None, ("--attacks", "transferred"), ("--fusion-from RUN",)),
+    "fusion of no run": (
+        lambda: Path("d").mkdir(),
+        ("--attacks", "transferred", "--fusion-from", "d"),
+        ("d has no fusion.json", "--fusion-from RUN"),
+    ),
+    "fusion is no fusion": (
+        lambda: broken("fusion.json", "{}"),
+        ("--attacks", "transferred", "--fusion-from", "fusion.json"),
+        ("fusion.json is no fusion.json of this version", "unseen score RUN"),
+    ),
+    "run of no run": (
+        lambda: Path("d").mkdir(),
+        ("--run-of", "d"),
+        ("d is no run folder", "--out"),
+    ),
+    "no filler": (
+        lambda: None,
+        ("--attacks", "neighborhood"),
+        ("shows no word embeddings", "neighborhood[filler=MODEL]"),
+    ),
+    "filler without a name": (
+        lambda: None,
+        ("--attacks", "neighborhood[filler=embeddings:]"),
+        ("got no filler", "expected embeddings"),
+    ),
+    "filler is no model": (
+        lambda: Path("d").mkdir(),
+        ("--attacks", "spv[filler=d]"),
+        ("cannot load the filler: d is no model folder", "google-t5/t5-large"),
+    ),
+    **{
+        f"{name} without a name": (lambda: None, (f"--{name}", ""), (f"--{name}: got ''",))
+        for name in (
+            "shadow",
+            "corpus",
+            "reference-pool",
+            "generator",
+            "surrogate",
+            "probes",
+            "fusion-from",
+            "run-of",
+            "members",
+        )
+    },
     "long option": (lambda: None, ("--" + "x" * 9000, "1"), ("characters)",)),
     "long column": (lambda: None, ("--slice-by", "x" * 9000), ("9000 characters",)),
     "run folder is a file": (lambda: broken("f", "x"), ("--run-dir", "f/run"), ("f",)),

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
 
 from unseen.errors import ConfigError, flag, short, suggestion
 
@@ -269,9 +269,12 @@ class FinetuneAudit(LayoutChoices, RecordForm, StatisticsChoices):
 
     @field_validator(*_PLACES)
     @classmethod
-    def _can_be_a_path(cls, place: Any) -> Any:
+    def _can_be_a_path(cls, place: Any, info: ValidationInfo) -> Any:
         for one in place if isinstance(place, tuple) else (place,):
             checked_path(one)
+            if one == "" and info.field_name != "model":  # which may be an object
+                msg = "expected a name, or leave it out"
+                raise ValueError(msg)
         return place
 
     @field_validator("gate", mode="before")

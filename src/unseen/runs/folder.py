@@ -81,7 +81,9 @@ class RunFolder:
             near = sorted(p.parent.name for p in path.parent.glob("*/run.json"))[-3:]
             raise ConfigError(
                 f"{path} is no run folder: it has no run.json",
-                fix=f"the newest in {path.parent}: {', '.join(near)}" if near else None,
+                fix=f"the newest in {path.parent}: {', '.join(near)}"
+                if near
+                else "name the folder that an audit or a training has left (--run-dir, --out)",
             )
         return cls(path)
 

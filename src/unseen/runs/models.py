@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol, cast, runtime_checkable
 
 from unseen.data.templates import Layout, RecordEncoder
-from unseen.errors import ConfigError, UnscorableError, need
+from unseen.errors import ConfigError, ModelError, UnscorableError, need
 from unseen.runs.collect import Model
 from unseen.runs.trained import runs_named
 from unseen.signals.base import GENERATOR, REFERENCE, SURROGATE, TARGET
@@ -96,6 +97,19 @@ def open_models(
     return made
 
 
+@contextmanager
+def loading(role: str) -> Iterator[None]:
+    """Says of a model that cannot be loaded what it was wanted for.
+
+    Raises:
+        ModelError: what was raised within, with the role.
+    """
+    try:
+        yield
+    except ModelError as error:
+        raise ModelError(f"cannot load the {role}: {error.problem}", fix=error.fix) from error
+
+
 def _helper(
     role: str, config: FinetuneAudit, reference: LogprobTarget | None
 ) -> LogprobTarget | None:
@@ -103,7 +117,8 @@ def _helper(
     name = getattr(config, role)
     if name is None:
         return reference
-    return _load(name, config.model_copy(update=PLAIN))
+    with loading(role):
+        return _load(name, config.model_copy(update=PLAIN))
 
 
 def opened(name: str, config: FinetuneAudit) -> Model:
@@ -208,7 +223,8 @@ def _reference(config: FinetuneAudit, target: LogprobTarget) -> LogprobTarget | 
             f"{wanted} holds {len(runs)} models", fix=f"name one: --reference {runs[0].path}"
         )
     name = str(runs[0].model) if runs else wanted
-    reference = _load(name, config.model_copy(update=PLAIN))
+    with loading(REFERENCE):
+        reference = _load(name, config.model_copy(update=PLAIN))
     if reference.fingerprint == target.fingerprint:
         raise ConfigError(
             f"the reference {wanted} has the same weights as the target {target.name}",

@@ -12,9 +12,9 @@ from unseen.data.duplicates import normalised
 from unseen.data.records import read_side
 from unseen.errors import ConfigError
 from unseen.runs.collect import Model, Shadow
-from unseen.runs.models import PLAIN, is_fake, opened
+from unseen.runs.models import PLAIN, is_fake, loading, opened
 from unseen.runs.trained import runs_named
-from unseen.signals.base import TARGET
+from unseen.signals.base import SHADOW, TARGET
 from unseen.targets.files import fingerprint_of, locate
 
 if TYPE_CHECKING:
@@ -69,11 +69,17 @@ def read_name(spec: str) -> list[Named]:
     """The models that one word of the user names: MODEL, MODEL=FILE or a folder of unseen train.
 
     Raises:
+        ConfigError: where the model or the file has no name.
         DataError: where the file cannot be read.
         StoreError: where a train run is unfinished, changed or damaged.
     """
     model, equals, file = spec.partition("=")
     if equals and not Path(spec).exists():
+        if not (model and file):
+            raise ConfigError(
+                f"--shadow {spec} names no {'file' if model else 'model'}",
+                fix="--shadow MODEL=FILE, or --shadow MODEL where nobody knows its training records",
+            )
         seen = frozenset(map(digest, read_side(file)))
         return [Named(model, model, len(seen), lambda record: digest(record) in seen)]
     runs = runs_named(spec)
@@ -138,5 +144,6 @@ def _weights(name: str, config: FinetuneAudit) -> tuple[str, Callable[[], Model]
     if is_fake(name):
         fake = opened(name, plain)
         return fake.target.fingerprint, lambda: fake
-    source = locate(name, cache_dir=config.cache_dir)
+    with loading(SHADOW):
+        source = locate(name, cache_dir=config.cache_dir)
     return f"hf-{fingerprint_of(source)}", lambda: opened(name, plain)

@@ -304,7 +304,7 @@ def check_neighbours(filler: str, neighbours: int, top_k: int) -> None:
     Raises:
         ValueError: with what was expected.
     """
-    if not filler:
+    if filler in ("", f"{EMBEDDINGS}:"):
         msg = f"got no filler, expected {EMBEDDINGS}, or a model that fills in words"
         raise ValueError(msg)
     for name, value in (("neighbours", neighbours), ("top_k", top_k)):
