@@ -52,6 +52,7 @@ def test_nothing_to_rank_by() -> None:
     assert spearman(same, rising, member) is None
     assert spearman(rising, same, member) is None
     assert spearman(rising[:9], rising[:9], member[:9]) is None
+    assert spearman([], [], []) is None
     perfect = spearman(rising, -rising, member)
     assert perfect is not None
     assert perfect.value == pytest.approx(-1)

@@ -36,6 +36,7 @@ def test_the_gain_of_each_side_and_who_orders_records_like_it() -> None:
         like=scores(-10 * gain[5:], some),
         random=scores(rng.normal(size=60)),
         constant=scores(np.ones(60)),
+        silent=scores(np.array([]), ()),
         words=scores(-gain),
     )
     gap = verdicts.gap

@@ -37,11 +37,13 @@ def spearman(
     """
     from scipy.stats import spearmanr
 
-    one, other = finite(first, "first"), finite(second, "second")
     of = np.asarray(member, dtype=bool)
+    if len(of) < FEWEST:
+        return None
+    one, other = finite(first, "first"), finite(second, "second")
     alike(len(one), len(other), "scores")
     alike(len(one), len(of), "labels")
-    if len(one) < FEWEST or np.ptp(one) == 0 or np.ptp(other) == 0:
+    if np.ptp(one) == 0 or np.ptp(other) == 0:
         return None
     r = float(spearmanr(one, other).statistic)
     z = NormalDist().inv_cdf((1 + rate(confidence, "confidence")) / 2)
