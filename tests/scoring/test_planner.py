@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unseen.scoring.planner import MAX_PREFIX_SHARE, MIN_PREFIX, n_tokens, plan
+from unseen.scoring.planner import MAX_PREFIX_SHARE, MIN_PREFIX, n_tokens, plan, unfinished
 from unseen.types import Request
 
 PREFIXES = [(), *(tuple(range(n, 2 * n)) for n in (MIN_PREFIX - 1, MIN_PREFIX, 40))]
@@ -176,3 +176,11 @@ def test_a_budget_below_one_is_a_bug_of_the_caller() -> None:
     with pytest.raises(ValueError, match="batch_tokens=0"):
         plan([], 0)
     assert plan([], 1) == []
+
+
+def test_what_is_unfinished_of_a_plan() -> None:
+    whole = [(1, 2), (3,), (4, 5)]
+    assert unfinished(whole, tuple, [1, 2, 3, 4, 5]) == whole
+    assert unfinished(whole, tuple, [4, 5]) == [(4, 5)]
+    assert unfinished(whole, tuple, []) == []
+    assert unfinished(whole, tuple, [2, 4, 5]) is None

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from unseen.errors import OutOfMemoryError
-from unseen.scoring.planner import distinct, n_read, plan
+from unseen.scoring.planner import distinct, n_read, plan, unfinished
 from unseen.scoring.store import Store, key_of
 from unseen.types import Batch, Request, TokenStats
 
@@ -89,11 +89,17 @@ class Engine:
                 progress(done, len(wanted))
 
     def remaining(self, requests: Iterable[Request]) -> tuple[list[Request], list[Batch]]:
-        """The distinct requests, and the batches that would be run for them now."""
+        """The distinct requests, and the batches that would be run for them now.
+
+        Where the store holds other than whole batches, the missing requests are planned by themselves.
+        """
         wanted = distinct(requests)
         keys = {request: self._key(request) for request in wanted}
         stored = self._store.present(keys.values())
-        return wanted, self._remaining(wanted, {row for row in wanted if keys[row] in stored})
+        missing = [row for row in wanted if keys[row] not in stored]
+        whole = plan(wanted, self.batch_tokens)
+        left = unfinished(whole, lambda batch: batch.requests, missing)
+        return wanted, plan(missing, self.batch_tokens) if left is None else left
 
     def beside(self, target: Executor) -> Engine:
         """An engine that asks another target, with the same store and budget."""
@@ -111,21 +117,6 @@ class Engine:
 
     def _key(self, request: Request) -> bytes:
         return key_of(self._target.fingerprint, request)
-
-    def _remaining(self, wanted: Sequence[Request], stored: set[Request]) -> list[Batch]:
-        """Batches still to run: those of the whole plan where the store holds whole batches.
-
-        A stopped run left whole batches behind; continuing with the batches that it would have
-        had gives the same numbers to the last bit. Where the store holds other parts of the plan,
-        the missing requests are planned by themselves.
-        """
-        if not stored:
-            return plan(wanted, self.batch_tokens)
-        whole = plan(wanted, self.batch_tokens)
-        parts = [sum(row in stored for row in batch.requests) for batch in whole]
-        if all(n in (0, len(batch.requests)) for n, batch in zip(parts, whole, strict=True)):
-            return [batch for n, batch in zip(parts, whole, strict=True) if n == 0]
-        return plan([row for row in wanted if row not in stored], self.batch_tokens)
 
     def _smaller(self, failed: Batch, left: list[Request]) -> list[Batch]:
         if len(failed.requests) == 1:

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from unseen.errors import OutOfMemoryError
 from unseen.scoring.engine import Progress
+from unseen.scoring.planner import unfinished
 from unseen.scoring.store import Store, key_of_prompt
 from unseen.types import Prompt, Sampling
 
@@ -111,14 +112,11 @@ class Generation:
         wanted = list(dict.fromkeys(prompts))
         keys = {prompt: self._key(prompt) for prompt in wanted}
         stored = self._store.present_texts(keys.values())
-        left = [prompt for prompt in wanted if keys[prompt] not in stored]
-        # What a stopped run had planned goes on in the same company: whole sheets are there or not.
+        missing = [prompt for prompt in wanted if keys[prompt] not in stored]
+        # What a stopped run had planned goes on in the same company.
         whole = sheets(wanted, self.batch_tokens)
-        missing = set(left)
-        parts = [sum(row in missing for row in sheet.prompts) for sheet in whole]
-        if all(n in (0, len(sheet.prompts)) for n, sheet in zip(parts, whole, strict=True)):
-            return wanted, [sheet for n, sheet in zip(parts, whole, strict=True) if n]
-        return wanted, sheets(left, self.batch_tokens)
+        left = unfinished(whole, lambda sheet: sheet.prompts, missing)
+        return wanted, sheets(missing, self.batch_tokens) if left is None else left
 
     def answer(self, prompt: Prompt) -> tuple[int, ...]:
         """The token ids that go on after a prompt that `ensure` has seen; perhaps none."""

@@ -7,10 +7,14 @@ comes, so that a run that was stopped continues with the batches that it would h
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from unseen.types import Batch, Request
+
+G = TypeVar("G")
+R = TypeVar("R")
 
 # A prefix is read apart only where it saves more than it costs.
 MIN_PREFIX = 16
@@ -44,6 +48,30 @@ def plan(requests: Iterable[Request], batch_tokens: int) -> list[Batch]:
     for prefix, of in [*sorted(shared, key=lambda group: (-len(group[0]), group[0])), ((), loose)]:
         batches += _cut(prefix, [rows[i] for i in of], batch_tokens)
     return batches
+
+
+def unfinished(
+    whole: Sequence[G], rows_of: Callable[[G], Sequence[R]], missing: Collection[R]
+) -> list[G] | None:
+    """The parts of a plan that are still to do, if all others are done.
+
+    A stopped run left whole parts behind; continuing with the parts that it would have had gives the
+    same numbers to the last bit.
+
+    Args:
+        whole: the plan of everything.
+        rows_of: the rows of a part.
+        missing: the rows that have no answer.
+
+    Returns:
+        Parts none of whose rows has an answer; None where some rows of a part have one and others not.
+    """
+    left = set(missing)
+    n_missing = [sum(row in left for row in rows_of(part)) for part in whole]
+    pairs = list(zip(whole, n_missing, strict=True))
+    if any(0 < n < len(rows_of(part)) for part, n in pairs):
+        return None
+    return [part for part, n in pairs if n]
 
 
 _Group = tuple[int, list[int]]
