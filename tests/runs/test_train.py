@@ -18,7 +18,8 @@ import unseen
 from unseen.data.duplicates import find_overlap
 from unseen.data.records import read_side
 from unseen.errors import ConfigError, DataError, ModelError, StoreError, UsageError
-from unseen.runs.run_of import _check_base
+from unseen.runs.config import FinetuneAudit
+from unseen.runs.run_of import _check_weights, check_base, of_other_bases
 from unseen.runs.shadows import read_name
 from unseen.runs.train_config import RECIPE, TrainRun, said_of_fields
 from unseen.runs.trained import TrainedRun
@@ -229,11 +230,11 @@ def test_a_changed_base_or_model_is_found(made, tmp_path) -> None:
     there = tmp_path / "there"
     shutil.copytree(made.where, there, ignore=shutil.ignore_patterns("runs"))
     run = TrainedRun(there / "target")
-    _check_base(run, str(made.base))
+    _check_weights(run, str(made.base), "put it back")
     with pytest.raises(ModelError, match="weights differ"):
-        _check_base(run, str(run.model))
+        _check_weights(run, str(run.model), "put it back")
     with pytest.raises(ModelError, match="is not there: "):
-        _check_base(run, str(there / "nowhere"))
+        _check_weights(run, str(there / "nowhere"), "put it back")
     (there / "target" / "model" / "config.json").write_text("{}")
     with pytest.raises(StoreError, match="not as the training left it"):
         TrainedRun(there / "target")
@@ -335,6 +336,38 @@ def test_a_control_is_trained_alike_on_none_of_the_records(made, control) -> Non
     assert run.about["role"] == "control"
     used = {record.text for record in target.records().records}
     assert used.isdisjoint(record.text for record in run.records(held_out=False).records)
+
+
+@pytest.mark.parametrize("role", ["control", "reference", "shadow"])
+@pytest.mark.parametrize("named", [False, True])
+def test_a_base_that_has_changed_since_is_not_taken_over(made, tmp_path, role, named) -> None:
+    there = tmp_path / "there"
+    shutil.copytree(made.where, there, ignore=shutil.ignore_patterns("runs"))
+    tiny.folder(there / "base", dtype=torch.float32, seed=7)
+    like = "like" if role == "shadow" else "not_in"
+    choices = {like: str(there / "target"), "out": tmp_path / "out"}
+    choices |= {"model": str(there / "base")} if named else {}
+    with pytest.raises(ModelError, match="its weights differ"):
+        unseen.train(role, **choices)
+    if role == "shadow":
+        with pytest.raises(ModelError, match="its weights differ"):
+            unseen.train_shadows(**choices, count=2)
+    assert not (tmp_path / "out").exists()
+
+
+def test_another_base_on_purpose_is_said(made, control, tmp_path) -> None:
+    run = TrainedRun(made.target.folder)
+    other = tiny.folder(tmp_path / "other", dtype=torch.float32, seed=7)
+    (said,) = check_base(TrainRun(model=str(other)), run)
+    assert "is another than that of" in said
+    assert check_base(TrainRun(model=str(made.base)), run) == ()
+    moved = shutil.copytree(made.base, tmp_path / "moved")
+    assert check_base(TrainRun(model=str(moved)), run) == ()
+    beside = FinetuneAudit(reference=str(control.folder), shadow=(str(control.folder),))
+    assert of_other_bases(beside, run) == {}
+    changed = SimpleNamespace(base=run.base | {"fingerprint": "0" * 32})
+    roles = [who.split()[0] for who in of_other_bases(beside, changed)]
+    assert roles == ["reference", "shadow"]
 
 
 @pytest.mark.slow

@@ -37,7 +37,7 @@ from unseen.runs.preflight import checked_first
 from unseen.runs.prepared import Prepared, data_facts, prepare, read
 from unseen.runs.provenance import now, versions
 from unseen.runs.results import Check, Results, RunFacts, ThreatModel
-from unseen.runs.run_of import of_run, records_of_run
+from unseen.runs.run_of import of_other_bases, of_run, records_of_run
 from unseen.runs.self_prompt import who_taught
 from unseen.runs.shadows import find_shadows, refuse_informed_reference
 from unseen.runs.shadows import notes as shadow_notes
@@ -83,6 +83,9 @@ OUT_OF_SCOPE = (
     "model inversion and reconstruction",
     "leakage through prompts, logs or retrieval",
 )
+
+OTHER_BASE = "was trained from another base than the target: their records are not all that differs"
+"""What is said of a train run beside the target."""
 
 TAXONOMY = {
     "NIST AI 100-2": "membership inference",
@@ -149,6 +152,7 @@ class Ready:
         shadows: shadow models, not loaded.
         fillers: name -> a model that puts other words into texts.
         lent: what another audit's fusion has learned.
+        other_base: whether the reference is a train run from another base than the target's.
     """
 
     config: FinetuneAudit
@@ -159,6 +163,7 @@ class Ready:
     shadows: tuple[Shadow, ...] = ()
     fillers: Mapping[str, Filler] = field(default_factory=dict)
     lent: Lent | None = None
+    other_base: bool = False
 
 
 def ready(
@@ -176,13 +181,17 @@ def ready(
     if config.offline:
         os.environ["HF_HUB_OFFLINE"] = "1"  # before anything reads it, data sets included
     attacks = choose_attacks(config.attacks)
-    trained = None
+    trained, other_base = None, False
     if config.run_of is None:
         check_inputs(config, target, records)
     else:
         check_run_of(config, target, records)
         config, trained = of_run(config)
         records = records_of_run(config, trained)
+        others = of_other_bases(config, trained)
+        for who in others:
+            say(f"{who} {OTHER_BASE}")
+        other_base = any(who.startswith(REFERENCE) for who in others)
     signals = [
         signal
         for attack, _ in attacks.values()
@@ -242,7 +251,7 @@ def ready(
         lent,
         probes=probes,
     )
-    return Ready(config, prepared, models, plan, identity, shadows, fillers, lent)
+    return Ready(config, prepared, models, plan, identity, shadows, fillers, lent, other_base)
 
 
 # --- the run folder ---------------------------------------------------------------------------
@@ -413,6 +422,8 @@ def _reference_facts(start: Ready) -> dict[str, str] | None:
     if REFERENCE not in start.models:
         return None
     about = described(start.models, REFERENCE)
+    if start.other_base:
+        about["base"] = OTHER_BASE
     taught = who_taught(start.config.reference)
     if taught is not None or _asks_for_self_prompted(start.plan):
         about["self-prompted"] = taught or "no"

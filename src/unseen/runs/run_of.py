@@ -6,12 +6,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from unseen.errors import ConfigError, ModelError, flag
-from unseen.runs.trained import LAYOUT, TrainedRun
+from unseen.runs.trained import LAYOUT, TrainedRun, runs_named
 from unseen.targets.files import fingerprint_of, locate
 
 if TYPE_CHECKING:
     from unseen.data.records import Records
     from unseen.runs.config import FinetuneAudit
+    from unseen.runs.train_config import TrainRun
 
 _OF_THE_RUN = ("model", *LAYOUT[:-1], "format", "column", "id_column")
 _IDLE = ("adapter", "revision", "tokenizer", "label_column")
@@ -63,7 +64,8 @@ def of_run(config: FinetuneAudit) -> tuple[FinetuneAudit, TrainedRun]:
         chosen["end_of_turn"] = run.config.end_of_turn
     if config.reference in ("auto", "base"):
         base = config.base_model or run.place(run.base)
-        _check_base(run, base)
+        fix = "put it back, or name it: --reference MODEL (of an adapter: --base-model MODEL)"
+        _check_weights(run, base, fix)
         if not (Path(chosen["model"]) / "adapter_config.json").is_file():
             chosen["reference"] = base
     if config.split_origin == "unknown" and run.config.data is not None:
@@ -93,19 +95,67 @@ def records_of_run(config: FinetuneAudit, run: TrainedRun) -> Records:
     return run.with_partitions(found.sample(config.limit, seed=config.seed))
 
 
-def _check_base(run: TrainedRun, name: str) -> None:
+def check_base(config: TrainRun, run: TrainedRun) -> tuple[str, ...]:
+    """A model that is trained as another was starts from the very same weights, or it is said.
+
+    Args:
+        config: of the model to be trained, with its base.
+        run: the training that it is to be like.
+
+    Returns:
+        What the user should know, where another base is named on purpose.
+
+    Raises:
+        ModelError: where the base of the run is not there, or has changed since.
+    """
+    own = run.place(run.base)
+    same = config.revision == run.config.revision and (
+        config.model in (own, run.base["name"])
+        or Path(config.model).expanduser().resolve() == Path(own).expanduser().resolve()
+    )
+    if same:
+        fix = "put it back, or name another base on purpose: --model MODEL"
+        _check_weights(run, config.model, fix, cache_dir=config.cache_dir)
+        return ()
+    source = locate(config.model, revision=config.revision, cache_dir=config.cache_dir)
+    if fingerprint_of(source) == run.base["fingerprint"]:
+        return ()
+    return (
+        f"the base {config.model} is another than that of {run.path} ({run.base['name']}): what "
+        "differs between the two models is not their records alone",
+    )
+
+
+def of_other_bases(config: FinetuneAudit, run: TrainedRun) -> dict[str, TrainedRun]:
+    """The train runs that an audit compares with whose base is another than the target's.
+
+    Args:
+        config: names reference and shadows.
+        run: the training of the target.
+
+    Returns:
+        Role and folder -> run.
+    """
+    named = [("reference", config.reference), *(("shadow", one) for one in config.shadow)]
+    return {
+        f"{role} {other.path}": other
+        for role, name in named
+        for other in runs_named(name)
+        if other.base.get("fingerprint") != run.base.get("fingerprint")
+    }
+
+
+def _check_weights(run: TrainedRun, name: str, fix: str, cache_dir: Path | None = None) -> None:
     """The base must still be what it was: it is what the trained model is compared with."""
     try:
-        found = fingerprint_of(locate(name, revision=run.config.revision))
+        source = locate(name, revision=run.config.revision, cache_dir=cache_dir)
     except ModelError as error:
         raise ModelError(
-            f"the base of {run.path} is not there: {error.problem}",
-            fix="put it back, or name it: --reference MODEL (of an adapter: --base-model MODEL)",
+            f"the base of {run.path} is not there: {error.problem}", fix=fix
         ) from error
-    if found != run.base["fingerprint"]:
+    if fingerprint_of(source) != run.base["fingerprint"]:
         raise ModelError(
-            f"{name} is not the base that {run.path} was trained from: its weights differ",
-            fix="name that one: --reference MODEL (of an adapter: --base-model MODEL)",
+            f"{name} is not the base that {run.path} was trained from: its weights differ", fix=fix
         )
 
 

@@ -26,6 +26,7 @@ from unseen.runs.folder import LOCK, RunFolder, writing
 from unseen.runs.models import layout_of
 from unseen.runs.provenance import now, versions
 from unseen.runs.results import SCHEMA_VERSION
+from unseen.runs.run_of import check_base
 from unseen.runs.self_prompt import self_prompted
 from unseen.runs.train_config import RECIPE, Role, TrainRun
 from unseen.runs.trained import (
@@ -89,7 +90,11 @@ def train(
     if config.offline:
         os.environ["HF_HUB_OFFLINE"] = "1"  # before anything reads it, data sets included
     others = [run for path in config.not_in for run in runs_in(Path(path))]
-    config = _as_others(config, others, role)
+    like = _to_be_like(config, others)
+    if like is not None:
+        config = _as_another(config, like, role)
+        for sentence in check_base(config, like):
+            say(sentence)
     if config.self_prompt_of is not None and role == "reference" and config.out and config.model:
         config = self_prompted(
             config,
@@ -140,6 +145,9 @@ def train_shadows(
     say = note or (lambda _: None)
     if config.out is None:
         _check_inputs(config, "shadow")
+    like = _to_be_like(config, [run for path in config.not_in for run in runs_in(Path(path))])
+    if like is not None:
+        check_base(_as_another(config, like, "shadow"), like)  # before a folder is begun
     folder = RunFolder(config.out or Path(), flag="--out")
     about = _begin_shadows(folder, config)
     made: list[TrainedRun] = []
@@ -186,14 +194,15 @@ def _begin_shadows(folder: RunFolder, config: TrainRun) -> dict[str, Any]:
 # --- choices -----------------------------------------------------------------------------------
 
 
-def _as_others(config: TrainRun, others: Sequence[TrainedRun], role: Role) -> TrainRun:
-    """The choices, with those that the user did not make taken over from the run to be like."""
+def _to_be_like(config: TrainRun, others: Sequence[TrainedRun]) -> TrainedRun | None:
+    """The run that a training takes its choices from, if any."""
     if config.like is not None:
-        like = TrainedRun(Path(config.like))
-    elif others:
-        like = others[0]
-    else:
-        return config
+        return TrainedRun(Path(config.like))
+    return others[0] if others else None
+
+
+def _as_another(config: TrainRun, like: TrainedRun, role: Role) -> TrainRun:
+    """The choices, with those that the user did not make taken over from the run to be like."""
     given = config.model_fields_set
     chosen = {name: getattr(like.config, name) for name in _LIKE if name not in given}
     if not config.model:
