@@ -175,14 +175,16 @@ def verify_run(run: str | Path) -> Verification:
     """Looks whether a run folder is whole, readable and as the run left it.
 
     Args:
-        run: the run folder.
+        run: the run folder, or that of a study, all of whose runs are looked at.
 
     Raises:
         ConfigError: where the folder holds no run.
     """
+    from unseen.runs.study import FILE, verify_study
     from unseen.runs.verify import verify
 
-    return verify(Path(run))
+    folder = Path(run)
+    return (verify_study if (folder / FILE).is_file() else verify)(folder)
 
 
 def report_run(run: str | Path, format: str = "html", *, reveal: bool = False) -> str:  # noqa: A002

@@ -39,10 +39,8 @@ def test_points_that_differ_in_attacks_alone_share_an_audit(tmp_path: Path) -> N
     assert [row.name for row in done.results.rows] == ["K = 1", "K = 2", "K = 5"]
     assert done.results.columns == ("icp_sp",)
     assert len(list((tmp_path / "study" / "runs").glob("0*"))) == 1
-    assert {row.run for row in done.results.rows} == {"runs/01-K-1-and-others"}
-    own = json.loads(
-        (tmp_path / "study" / "runs" / "01-K-1-and-others" / "results.json").read_text()
-    )
+    assert {row.runs for row in done.results.rows} == {("runs/01-K-1-to-K-5",)}
+    own = json.loads((tmp_path / "study" / "runs" / "01-K-1-to-K-5" / "results.json").read_text())
     aucs = {row["name"]: row["auc"]["value"] for row in own["attacks"] if row["auc"]}
     assert [row.cells[0].auc.value for row in done.results.rows] == [
         aucs["icp_sp[probes=1]"], aucs["icp_sp[probes=2]"], aucs["icp_sp"],
@@ -51,10 +49,18 @@ def test_points_that_differ_in_attacks_alone_share_an_audit(tmp_path: Path) -> N
     page = (done.folder / "study.html").read_text(encoding="utf-8")
     assert "<svg" in page
     assert "probes per record, K" in page
-    assert "| K = 5 |" in (done.folder / "study.md").read_text(encoding="utf-8")
+    assert "| K = 5" in (done.folder / "study.md").read_text(encoding="utf-8")
     # The same call continues; another study is refused in its folder.
     again = unseen.study("probes", **given)
     assert again.results.rows == done.results.rows
+    assert unseen.verify_run(done.folder).ok
+    other = done.results.model_dump(mode="json")
+    other["rows"][0]["cells"][0]["auc"]["value"] += 0.01
+    (done.folder / "study.json").write_text(json.dumps(other))
+    (done.folder / "runs" / "01-K-1-to-K-5" / "results.json").write_text("{")
+    faults = {one.what for one in unseen.verify_run(done.folder).items if not one.ok}
+    assert faults == {"runs/01-K-1-to-K-5", "numbers"}
+    unseen.study("probes", **given)
     with pytest.raises(ConfigError, match="holds another study"):
         unseen.study("probes", **given | {"values": "1,2"})
 
@@ -66,7 +72,7 @@ def test_pools_are_audits_of_their_own(tmp_path: Path) -> None:
         pools.append(str(records.write(tmp_path / f"pool{seed}.jsonl", rows)))
     done = unseen.study("pools", **asked(tmp_path, values=pools, attacks="icp_ref[probes=2]"))
     assert [row.name for row in done.results.rows] == ["pool5.jsonl", "pool6.jsonl"]
-    assert len({row.run for row in done.results.rows}) == 2
+    assert len({row.runs for row in done.results.rows}) == 2
     first, second = (row.cells[0].auc.value for row in done.results.rows)
     assert first != second
 
@@ -79,13 +85,53 @@ def test_pretraining_texts_stand_in_for_non_members(tmp_path: Path) -> None:
     assert [row.cells[0].n for row in done.results.rows] == [(24, 24)] * 3
     ids = []
     for row in done.results.rows:
-        table = unseen.report_run(done.folder / row.run, "csv")
+        table = unseen.report_run(done.folder / row.runs[0], "csv")
         ids.append(sum("pretraining:" in line for line in table.splitlines()))
     assert ids == [0, 12, 24]
     with pytest.raises(ConfigError, match="has 30 records, and 40 are needed"):
         unseen.study(
             "residual", **asked(tmp_path / "more", 40, values="0,1", pretraining=str(pile))
         )
+
+
+def test_what_is_wrong_at_any_point_is_found_before_anything_is_run(tmp_path: Path) -> None:
+    rows = [records.row(record) for record in people(12, 5)]
+    pool = str(records.write(tmp_path / "pool.jsonl", rows))
+    given = asked(tmp_path, attacks="icp_ref[probes=2]")
+    with pytest.raises(UnseenError, match="nopool"):
+        unseen.study("pools", **given, values=(pool, str(tmp_path / "nopool.jsonl")))
+    assert not (tmp_path / "study").exists()
+    # So the corrected study takes the folder that the wrong one named.
+    assert len(unseen.study("pools", **given, values=(pool,)).results.rows) == 1
+
+
+def test_a_point_that_fails_leaves_the_others(tmp_path: Path) -> None:
+    rows = [records.row(record) for record in people(12, 5)]
+    pool = str(records.write(tmp_path / "pool.jsonl", rows))
+    other = records.write(tmp_path / "texts.jsonl", [{"text": "No prompt, only text."}] * 9)
+    done = unseen.study(
+        "pools", **asked(tmp_path, values=(pool, str(other)), attacks="icp_ref[probes=2]")
+    )
+    good, bad = done.results.rows
+    assert good.failure is None
+    assert bad.failure
+    assert bad.cells[0].auc is None
+    assert "texts.jsonl failed:" in shown.markdown(done.results)
+    with pytest.raises(UnseenError):
+        unseen.study(
+            "pools",
+            **asked(tmp_path, out=tmp_path / "all", values=(str(other),), attacks="icp_ref"),
+        )
+    assert not (tmp_path / "all" / "plan.json").exists()
+
+
+def test_wide_tables_are_cut_into_parts() -> None:
+    lines = [("point", "a" * 30, "b" * 30, "c"), ("1", "2", "3", "4")]
+    assert shown._fitting(lines, 50) == [
+        [("point", "a" * 30), ("1", "2")],
+        [("point", "b" * 30, "c"), ("1", "3", "4")],
+    ]
+    assert shown._fitting(lines, 200) == [lines]
 
 
 @pytest.mark.parametrize(
@@ -154,8 +200,10 @@ def test_the_order_of_training_by_partition(tmp_path: Path, trained: dict) -> No
     assert done.results.columns == (
         "loss, constant", "reference, constant", "loss, cosine", "reference, cosine",
     )  # fmt: skip
-    assert [row.x for row in done.results.rows] == [1, 2, 1, 2]
+    assert [row.name for row in done.results.rows] == ["1", "2"]
+    assert all(len(row.cells) == 4 and len(row.runs) == 2 for row in done.results.rows)
     assert all(cell.n == (15, 30) for row in done.results.rows for cell in row.cells)
+    assert [title for title, _ in shown.tables(done.results)] == ["AUC"]
     assert len(list((tmp_path / "study" / "runs").glob("0*"))) == 2
     assert "<svg" in shown.page(done.results)
 
@@ -179,7 +227,7 @@ def test_every_study_has_points_that_attacks_can_be_made_of() -> None:
         kind = TrainStudy if about.trains else AttackStudy
         config = kind(reference_pool="pool.jsonl", **({} if about.trains else {"pretraining": "p"}))
         points = about.points(about.values, config)
-        assert len({point.name for point in points}) == len(points)
+        assert len({(point.name, *point.columns) for point in points}) == len(points)
         for point in points:
             for spec in point.columns.values():
                 try:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from unseen.cli.codes import DONE
+from unseen.cli.codes import DONE, FAILED, INCONCLUSIVE
 from unseen.cli.output import out, progress, say
 from unseen.runs.study_config import AttackStudy, TrainStudy
 
@@ -72,4 +72,6 @@ def _study(name: str, config: AttackStudy | TrainStudy, *, json_: bool) -> int:
     else:
         show(done.results, out())
         say(f"report   {done.folder / 'study.html'}")
-    return DONE
+    if any(row.failure for row in done.results.rows):
+        return FAILED
+    return INCONCLUSIVE if done.results.invalid else DONE

@@ -238,7 +238,7 @@ def _order(values: Sequence[str], config: TrainStudy) -> list[Point]:
     attacks = config.attacks or ("loss", "icp_sp")
     return [
         Point(
-            f"{at + 1}, {schedule}",
+            str(at + 1),
             at + 1,
             {f"{label(create(name))}, {schedule}": label(create(name)) for name in attacks},
             training={"partitions": n, "schedule": schedule},

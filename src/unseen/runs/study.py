@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,20 +20,25 @@ from pydantic import Field, ValidationError
 
 from unseen import __version__
 from unseen.attacks import create, label
+from unseen.data.read import read_rows
 from unseen.data.records import Records, Source, read_source
-from unseen.errors import ConfigError, StoreError, UnknownNameError
+from unseen.errors import ConfigError, StoreError, UnknownNameError, UnseenError
+from unseen.metrics._checks import MIN_PER_SIDE
 from unseen.metrics.evaluate import auc_of
 from unseen.runs.audit import Note, audit
 from unseen.runs.config import FinetuneAudit, made_of
 from unseen.runs.folder import RunFolder, slug
 from unseen.runs.judge import Subjects
+from unseen.runs.plan import check_inputs, check_run_of, choose_attacks
 from unseen.runs.prepared import read
 from unseen.runs.provenance import now
 from unseen.runs.results import Number, Part, Results, Verdict
+from unseen.runs.run_of import of_run, records_of_run
 from unseen.runs.studies import STUDIES, Point, Study
 from unseen.runs.study_config import AttackStudy, TrainStudy
 from unseen.runs.train import train
 from unseen.runs.train_config import TrainRun
+from unseen.runs.verify import Item, Verification, verify
 from unseen.types import Membership
 
 if TYPE_CHECKING:
@@ -40,6 +46,9 @@ if TYPE_CHECKING:
     from unseen.targets.access import LogprobTarget
 
 FILE = "study.json"
+PLAN = "plan.json"
+_OF_FILES = ("members", "nonmembers", "data", "label_column", "format", "column", "id_column",
+             "cluster_by", "slice_by", "limit")  # fmt: skip
 
 
 class Cell(Part):
@@ -62,8 +71,9 @@ class Row(Part):
 
     name: str
     x: float | None
-    run: str = Field(description="its audit, within the study's folder")
-    verdict: Verdict | None
+    runs: tuple[str, ...] = Field(description="its audits, within the study's folder")
+    verdict: Verdict | None = Field(description="the worst of its audits")
+    failure: str | None = Field(None, description="why there are no numbers")
     epsilon: float | None = Field(None, description="spent in the training, where that was private")
     cells: tuple[Cell, ...]
 
@@ -82,6 +92,12 @@ class StudyResults(Part):
     fpr: float | None = Field(description="the rate that true-positive rates are given at")
     rows: tuple[Row, ...]
     notes: tuple[str, ...] = ()
+
+    @property
+    def invalid(self) -> bool:
+        """Whether the evidence is invalid at every point that has any."""
+        judged = [row for row in self.rows if row.failure is None]
+        return bool(judged) and all(row.verdict == "invalid" for row in judged)
 
 
 @dataclass(frozen=True)
@@ -130,22 +146,25 @@ def study(
     """
     say = note or (lambda _: None)
     about = find(name)
-    values = _values(name, about, config)
-    points = about.points(values, config)
+    points = about.points(_values(name, about, config), config)
     folder = _open_folder(name, config)
-    identity = _identity(name, config, points)
-    _claim(folder, identity)
-    rows: dict[int, Row] = {}
-    fprs: list[set[float]] = []
-    audits = _audits(points)
-    for number, (one, places) in enumerate(audits, start=1):
-        say(f"audit {number} of {len(audits)}: {one.name}")
-        run, results, epsilon = _audited(one, config, folder.path, target, progress, say, report)
-        fprs.append(_resolved(results, one.attacks))
-        for place in places:
-            rows[place] = _row(points[place], run, results, folder.path, epsilon)
-    shared = min(set.intersection(*fprs), default=None) if fprs else None
-    results_ = StudyResults(
+    works = [_work(one, config, folder.path, target) for one in _audits(points)]
+    new = _claim(folder, _identity(name, config, points))
+    done: list[_Done] = []
+    for number, work in enumerate(works, start=1):
+        say(f"audit {number} of {len(works)}: {work.of.name}")
+        done.append(_carried_out(work, target, progress, say, report))
+    failures = [one.failure for one in done if one.failure is not None]
+    if len(failures) == len(done):
+        if new:
+            (folder.path / PLAN).unlink()
+        raise failures[0]
+    fprs = [_resolved(one.results, one.work.of.attacks) for one in done if one.results is not None]
+    fpr = min(set.intersection(*fprs), default=None)
+    rows = _merged([row for one in done for row in one.rows(folder.path, fpr)])
+    order = {name: at for at, name in enumerate(dict.fromkeys(point.name for point in points))}
+    rows.sort(key=lambda row: order[row.name])
+    results = StudyResults(
         tool=f"unseen {__version__}",
         created=now(),
         name=name,
@@ -153,12 +172,12 @@ def study(
         axis=about.axis,
         paper=about.paper,
         columns=tuple(dict.fromkeys(column for one in points for column in one.columns)),
-        fpr=shared,
-        rows=tuple(_with_rates(rows[place], folder.path, shared) for place in range(len(points))),
-        notes=_notes(rows.values()),
+        fpr=fpr,
+        rows=tuple(rows),
+        notes=_notes(rows),
     )
-    folder.write_json(FILE, results_.model_dump(mode="json"))
-    return folder.path, results_
+    folder.write_json(FILE, results.model_dump(mode="json"))
+    return folder.path, results
 
 
 def find(name: str) -> Study:
@@ -188,6 +207,49 @@ def read_study(folder: Path) -> StudyResults:
         raise StoreError(f"{file} is damaged", fix="run the study again") from error
 
 
+def verify_study(path: Path) -> Verification:
+    """Looks at every run of a study, and whether its numbers are theirs.
+
+    Raises:
+        ConfigError: where the folder holds no finished study.
+        StoreError: where its numbers are damaged.
+    """
+    found = read_study(path)
+    items = [Item(what=FILE, ok=True, detail=f"{len(found.rows)} rows of the study {found.name}")]
+    audits = dict.fromkeys(run for row in found.rows for run in row.runs)
+    models = sorted(
+        str(file.parent.relative_to(path)) for file in (path / "models").glob("*/run.json")
+    )
+    for name in (*audits, *models):
+        try:
+            faults = [one for one in verify(path / name).items if not one.ok]
+        except UnseenError as error:
+            items.append(Item(what=name, ok=False, detail=error.problem, fix=error.fix))
+            continue
+        said = "; ".join(f"{one.what} {one.detail}" for one in faults) or "whole, as it was left"
+        items.append(
+            Item(what=name, ok=not faults, detail=said, fix=faults[0].fix if faults else None)
+        )
+    by_run: dict[str, dict[str, Number | None]] = {}
+    for name in audits:
+        with suppress(StoreError):  # said above
+            own = RunFolder(path / name).read_results().attacks
+            by_run[name] = {row.name: row.auc for row in own}
+    other = [
+        f"{row.name}, {cell.column}"
+        for row in found.rows
+        for cell in row.cells
+        if cell.auc is not None
+        and cell.tpr is not None  # a number of a whole run, not of a group of its members
+        and not any(by_run.get(run, {}).get(cell.attack) == cell.auc for run in row.runs)
+    ]
+    said = (
+        f"differ from those of the runs: {'; '.join(other)}" if other else "are those of the runs"
+    )
+    items.append(Item(what="numbers", ok=not other, detail=said, fix="run the study again"))
+    return Verification(folder=str(path), items=tuple(items))
+
+
 # --- what is run ------------------------------------------------------------------------------
 
 
@@ -206,45 +268,62 @@ def _values(name: str, about: Study, config: AttackStudy | TrainStudy) -> tuple[
     return values
 
 
-def _audits(points: Sequence[Point]) -> list[tuple[_Audit, list[int]]]:
+def _audits(points: Sequence[Point]) -> list[_Audit]:
     """Points that differ in nothing but their attacks share an audit."""
-    groups: dict[str, list[int]] = {}
-    for place, point in enumerate(points):
+    groups: dict[str, list[Point]] = {}
+    for point in points:
         alike = json.dumps([dict(point.training), dict(point.audit), point.mixed], sort_keys=True)
-        groups.setdefault(alike, []).append(place)
-    made: list[tuple[_Audit, list[int]]] = []
-    for places in groups.values():
-        mine = tuple(points[place] for place in places)
-        names = dict.fromkeys(
-            point.name.partition(", ")[2] or point.name if point.members_of else point.name
-            for point in mine
-        )
-        shown = next(iter(names)) if len(names) == 1 else f"{next(iter(names))} and others"
-        made.append((_Audit(mine, shown, len(made) + 1), places))
+        groups.setdefault(alike, []).append(point)
+    made: list[_Audit] = []
+    for mine in groups.values():
+        name = mine[0].name if len(mine) == 1 else f"{mine[0].name} to {mine[-1].name}"
+        schedule = mine[0].training.get("schedule")
+        shown = f"{name}, {schedule}" if schedule else name
+        made.append(_Audit(tuple(mine), shown, len(made) + 1))
     return made
 
 
-def _audited(
-    one: _Audit,
-    config: AttackStudy | TrainStudy,
-    folder: Path,
-    target: LogprobTarget | None,
-    progress: Progress | None,
-    say: Note,
-    report: Callable[[RunFolder, Results], None] | None,
-) -> tuple[RunFolder, Results, float | None]:
+@dataclass(frozen=True)
+class _Work:
+    """One audit, with everything decided: the training before it, its choices, its records."""
+
+    of: _Audit
+    training: TrainRun | None
+    choices: FinetuneAudit
+    records: Records | None
+
+
+@dataclass(frozen=True)
+class _Done:
+    """One audit, ended: its run and results, or why there are none."""
+
+    work: _Work
+    run: RunFolder | None = None
+    results: Results | None = None
+    epsilon: float | None = None
+    failure: UnseenError | None = None
+
+    def rows(self, folder: Path, fpr: float | None) -> list[Row]:
+        """A row for each of its points."""
+        if self.run is None or self.results is None:
+            why = "it failed" if self.failure is None else self.failure.problem
+            return [_failed(point, why) for point in self.work.of.points]
+        return [
+            _row(point, self.run, self.results, folder, self.epsilon, fpr)
+            for point in self.work.of.points
+        ]
+
+
+def _work(
+    one: _Audit, config: AttackStudy | TrainStudy, folder: Path, target: LogprobTarget | None
+) -> _Work:
+    """Decides everything about one audit, and finds what is wrong with it before any is run."""
     point = one.points[0]
     given: dict[str, Any] = {"attacks": one.attacks, "run_dir": folder / "runs" / one.place}
-    epsilon = None
+    choose_attacks(one.attacks)
     if isinstance(config, TrainStudy):
         out = folder / "models" / one.place
-        run = train(
-            made_of(TrainRun, _own(config, TrainRun) | dict(point.training) | {"out": out}),
-            "target",
-            progress=progress,
-            note=say,
-        )
-        epsilon = (run.about.get("privacy") or {}).get("epsilon")
+        training = made_of(TrainRun, _own(config, TrainRun) | dict(point.training) | {"out": out})
         given |= {
             "run_of": str(out),
             "reference_pool": config.reference_pool,
@@ -252,6 +331,7 @@ def _audited(
             "fpr": config.fpr,
             "bootstrap": config.bootstrap,
             "dtype": config.audit_dtype,
+            "preflight": config.preflight,
             "seed": getattr(config, "seed", 0),  # a field of the recipe
             "cache": config.cache,
             "cache_dir": config.cache_dir,
@@ -259,20 +339,53 @@ def _audited(
             "threads": config.threads,
             "control": "none",
         }
-        records = None
-    else:
-        given = _own(config, FinetuneAudit) | given
-        records = _mixed(config, point.mixed) if point.mixed or config.pretraining else None
+        for source in (config.data, config.members, config.reference_pool):
+            _there(source)
+        return _Work(one, training, made_of(FinetuneAudit, given | dict(point.audit)), None)
+    given = _own(config, FinetuneAudit) | given
+    records = None
+    if config.pretraining:
+        records, config = _mixed(config, point.mixed)
+        given = _own(config, FinetuneAudit) | given | {"run_of": None}
+        given = {name: value for name, value in given.items() if name not in _OF_FILES}
     choices = made_of(FinetuneAudit, given | dict(point.audit))
-    if records is not None:
-        unread = ("members", "nonmembers", "data", "label_column", "format", "column", "id_column",
-                  "cluster_by", "slice_by", "limit")  # fmt: skip
-        fields = FinetuneAudit.model_fields
-        choices = choices.model_copy(update={name: fields[name].default for name in unread})
-    folder_, results = audit(
-        choices, target=target, records=records, progress=progress, note=say, report=report
-    )
-    return folder_, results, epsilon
+    (check_inputs if choices.run_of is None else check_run_of)(choices, target, records)
+    for source in (choices.members, choices.nonmembers, choices.data, choices.reference_pool):
+        _there(source)
+    return _Work(one, None, choices, records)
+
+
+def _there(source: str | None) -> None:
+    """Refuses a file of records that is not there."""
+    if source is not None:
+        next(iter(read_rows(source)), None)
+
+
+def _carried_out(
+    work: _Work,
+    target: LogprobTarget | None,
+    progress: Progress | None,
+    say: Note,
+    report: Callable[[RunFolder, Results], None] | None,
+) -> _Done:
+    """Trains and audits; what fails leaves the other points alone."""
+    try:
+        epsilon = None
+        if work.training is not None:
+            run = train(work.training, "target", progress=progress, note=say)
+            epsilon = (run.about.get("privacy") or {}).get("epsilon")
+        folder, results = audit(
+            work.choices,
+            target=target,
+            records=work.records,
+            progress=progress,
+            note=say,
+            report=report,
+        )
+    except UnseenError as error:
+        say(f"{work.of.name} failed: {error.problem}")
+        return _Done(work, failure=error)
+    return _Done(work, folder, results, epsilon)
 
 
 def _own(config: FinetuneAudit | TrainRun, kind: type[FinetuneAudit | TrainRun]) -> dict[str, Any]:
@@ -283,13 +396,23 @@ def _own(config: FinetuneAudit | TrainRun, kind: type[FinetuneAudit | TrainRun])
     return {name: value for name, value in given.items() if name not in ("out", "run_dir")}
 
 
-def _mixed(config: AttackStudy, share: float) -> Records:
+def _mixed(config: AttackStudy, share: float) -> tuple[Records, AttackStudy]:
     """The records, with a share of the non-members replaced by pre-training texts.
+
+    Returns:
+        The records, and the choices without what names them.
 
     Raises:
         ConfigError: where there are too few of these.
     """
-    records = read(config)
+    if config.run_of is None:
+        records = read(config)
+    else:
+        of_it, trained = of_run(config)
+        records = records_of_run(of_it, trained)
+        told = {name: getattr(of_it, name) for name in FinetuneAudit.model_fields}
+        changed = {n: v for n, v in told.items() if v != getattr(config, n)}
+        config = config.model_copy(update=changed)
     members, nonmembers = records.members, records.nonmembers
     n = round(share * len(nonmembers))
     texts = read_source(config.pretraining or "")
@@ -317,20 +440,34 @@ def _mixed(config: AttackStudy, share: float) -> Records:
         len(both) - len(members),
         hashlib.sha256(sums.encode()).hexdigest(),
     )
-    return Records(
+    found = Records(
         both,
         Membership(tuple(record.id for record in both), member),
         {"members": records.sources["members"], "nonmembers": mixed},
         records.format,
         records.notes,
     )
+    return found, config
 
 
 # --- what is kept -----------------------------------------------------------------------------
 
 
+def _failed(point: Point, why: str) -> Row:
+    cells = tuple(
+        Cell(column=column, attack=label(create(spec)), n=(0, 0), note=why)
+        for column, spec in point.columns.items()
+    )
+    return Row(name=point.name, x=point.x, runs=(), verdict=None, failure=why, cells=cells)
+
+
 def _row(
-    point: Point, run: RunFolder, results: Results, folder: Path, epsilon: float | None
+    point: Point,
+    run: RunFolder,
+    results: Results,
+    folder: Path,
+    epsilon: float | None,
+    fpr: float | None,
 ) -> Row:
     by_name = {row.name: row for row in results.attacks}
     cells = []
@@ -341,17 +478,43 @@ def _row(
             why = results.skipped.get(name, "it was not run")
             cells.append(Cell(column=column, attack=name, n=(0, 0), note=why))
         elif point.members_of is None:
-            cells.append(Cell(column=column, attack=name, n=row.n, auc=row.auc, note=row.note))
+            tpr = next((at.tpr for at in row.tpr_at_fpr if at.fpr == fpr), None)
+            cells.append(
+                Cell(column=column, attack=name, n=row.n, auc=row.auc, tpr=tpr, note=row.note)
+            )
         else:
             cells.append(_of_group(point, run, column, name, results))
     return Row(
         name=point.name,
         x=point.x,
-        run=str(run.path.relative_to(folder)),
+        runs=(str(run.path.relative_to(folder)),),
         verdict=None if results.validity is None else results.validity.verdict,
         epsilon=epsilon,
         cells=tuple(cells),
     )
+
+
+_WORST: tuple[Verdict | None, ...] = ("invalid", "caution", "valid", None)
+
+
+def _merged(rows: Sequence[Row]) -> list[Row]:
+    """Rows of one name as one: their columns are of several runs."""
+    found: dict[str, Row] = {}
+    for row in rows:
+        before = found.get(row.name)
+        if before is None:
+            found[row.name] = row
+            continue
+        verdicts = (before.verdict, row.verdict)
+        found[row.name] = before.model_copy(
+            update={
+                "runs": tuple(dict.fromkeys((*before.runs, *row.runs))),
+                "verdict": min(verdicts, key=_WORST.index),
+                "failure": before.failure or row.failure,
+                "cells": (*before.cells, *row.cells),
+            }
+        )
+    return list(found.values())
 
 
 def _of_group(point: Point, run: RunFolder, column: str, name: str, results: Results) -> Cell:
@@ -365,8 +528,10 @@ def _of_group(point: Point, run: RunFolder, column: str, name: str, results: Res
     member = subjects.member[at]
     inside = ~member | (groups == value)
     n = (int((member & inside).sum()), int((~member).sum()))
-    if min(n) < 5:
-        return Cell(column=column, attack=name, n=n, note="too few records")
+    if min(n) < MIN_PER_SIDE:
+        return Cell(
+            column=column, attack=name, n=n, note=f"fewer than {MIN_PER_SIDE} members in a part"
+        )
     clusters = subjects.clusters
     found = auc_of(
         scores.values[inside],
@@ -385,31 +550,23 @@ def _resolved(results: Results, specs: Sequence[str]) -> set[float]:
     return set.intersection(*found) if found else set()
 
 
-def _with_rates(row: Row, folder: Path, fpr: float | None) -> Row:
-    """The row, with true-positive rates at a rate that all points resolve."""
-    if fpr is None:
-        return row
-    results = RunFolder(folder / row.run).read_results()
-    rates = {one.name: {at.fpr: at.tpr for at in one.tpr_at_fpr} for one in results.attacks}
-    cells = [
-        cell
-        if cell.auc is None or cell.n != _n_of(results, cell.attack)
-        else cell.model_copy(update={"tpr": rates.get(cell.attack, {}).get(fpr)})
-        for cell in row.cells
-    ]
-    return row.model_copy(update={"cells": tuple(cells)})
-
-
-def _n_of(results: Results, name: str) -> tuple[int, int] | None:
-    return next((row.n for row in results.attacks if row.name == name), None)
-
-
-def _notes(rows: Iterable[Row]) -> tuple[str, ...]:
-    return tuple(
-        f"{row.name}: the evidence is {row.verdict}; {row.run}/report.md says why"
-        for row in rows
-        if row.verdict in ("invalid", "caution")
-    )
+def _notes(rows: Sequence[Row]) -> tuple[str, ...]:
+    """What has to be known of whole rows, once for all that it holds for."""
+    notes = []
+    for verdict, says in (
+        ("invalid", "† the evidence is invalid, so that these numbers do not mean membership"),
+        ("caution", "* the evidence calls for caution: read the reasons first"),
+    ):
+        names = [row.name for row in rows if row.verdict == verdict]
+        if names:
+            whose = "all rows" if len(names) == len(rows) else "; ".join(names)
+            sign, _, what = says.partition(" ")
+            notes.append(f"{sign} {whose}: {what} (report.md of the run)")
+    why = dict.fromkeys(row.failure for row in rows if row.failure is not None)
+    for failure in why:
+        names = [row.name for row in rows if row.failure == failure]
+        notes.append(f"{'; '.join(names)} failed: {failure}")
+    return tuple(notes)
 
 
 # --- the study's folder -----------------------------------------------------------------------
@@ -419,7 +576,7 @@ def _open_folder(name: str, config: AttackStudy | TrainStudy) -> RunFolder:
     if isinstance(config, AttackStudy) and config.run_dir is not None:
         raise ConfigError("a study has many run folders", fix="--out DIR instead of --run-dir")
     path = config.out or Path("studies") / name
-    if path.is_dir() and not (path / "plan.json").is_file() and any(path.iterdir()):
+    if path.is_dir() and not (path / PLAN).is_file() and any(path.iterdir()):
         raise ConfigError(f"{path} is not empty and no study", fix="--out DIR")
     return RunFolder(path)
 
@@ -436,12 +593,14 @@ def _identity(name: str, config: AttackStudy | TrainStudy, points: Sequence[Poin
     return hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def _claim(folder: RunFolder, identity: str) -> None:
-    """Writes what the study is; refuses a folder that holds another one."""
-    if (folder.path / "plan.json").is_file():
-        if folder.read_json("plan.json").get("identity") != identity:
+def _claim(folder: RunFolder, identity: str) -> bool:
+    """Writes what the study is, and says whether it is new; refuses a folder that holds another."""
+    if (folder.path / PLAN).is_file():
+        if folder.read_json(PLAN).get("identity") != identity:
             raise ConfigError(
-                f"{folder.path} holds another study (other points or choices)", fix="--out DIR"
+                f"{folder.path} holds another study (other points or choices)",
+                fix="give this one a folder of its own: --out DIR",
             )
-        return
-    folder.write_json("plan.json", {"identity": identity, "tool": f"unseen {__version__}"})
+        return False
+    folder.write_json(PLAN, {"identity": identity, "tool": f"unseen {__version__}"})
+    return True

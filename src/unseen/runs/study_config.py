@@ -66,6 +66,9 @@ class TrainStudy(TrainRun):
         "auto", description="precision of the audits: auto, float32, bfloat16, …"
     )
     cache: bool = Field(default=True, description="keep answers, so that nothing is measured twice")
+    preflight: bool = Field(
+        default=True, description="first prove on a few records that the model's numbers are real"
+    )
 
     @field_validator("values", "attacks", mode="before")
     @classmethod
