@@ -299,11 +299,16 @@ class HFTarget:
 
     def _together(self, lengths: Sequence[int], max_new_tokens: int) -> list[list[int]]:
         """Places of prompts that can be continued in one go."""
-        fits = [i for i, n in enumerate(lengths) if n + max_new_tokens <= self.max_length]
-        alike = len({lengths[i] for i in fits}) < 2
-        if len(fits) < 2 or not (alike or self._filling_works()):
-            return [[i] for i in range(len(lengths))]
-        return [fits, *([i] for i in range(len(lengths)) if i not in set(fits))]
+        alone: list[list[int]] = []
+        by_length: dict[int, list[int]] = {}
+        for i, n in enumerate(lengths):
+            if n + max_new_tokens <= self.max_length:
+                by_length.setdefault(n, []).append(i)
+            else:
+                alone.append([i])
+        if len(by_length) > 1 and self._filling_works():
+            return [sorted(i for of_length in by_length.values() for i in of_length), *alone]
+        return [*by_length.values(), *alone]
 
     def _continued(
         self, rows: Sequence[tuple[Sequence[int], int]], room: int, sampling: Sampling
