@@ -16,6 +16,7 @@ import torch
 import unseen
 from unseen.data.records import read_side
 from unseen.errors import UsageError
+from unseen.runs.self_prompt import draw_texts
 from unseen.types import Sampling
 
 N = 40
@@ -141,6 +142,40 @@ def test_documents_are_gone_on_from_their_first_tokens(
         [tok.encode(begin)], max_new_tokens=8, sampling=Sampling(1.0), numbers=[0]
     )
     assert written[0].text == begin + tok.decode(first)
+
+
+def test_texts_that_no_record_can_hold_are_drawn_again() -> None:
+    asked: list[tuple[int, int]] = []
+
+    def write(wanted: Any) -> list[tuple[str, bool]]:
+        asked.extend(wanted)
+        bad = {(0, 0): "a\0b", (1, 1): " \n", (0, 2): "", (2, 0): "\ud800"}
+        return [(bad.get(one, f"text {one}"), one == (0, 1)) for one in wanted]
+
+    drawn = draw_texts(5, 3, write)
+    assert drawn.texts == (
+        (0, "text (0, 3)"), (1, "text (1, 0)"), (2, "text (2, 2)"), (0, "text (0, 1)"),
+        (1, "text (1, 2)"),
+    )  # fmt: skip
+    assert (drawn.cut, drawn.refused, drawn.lacking) == (1, 4, 0)
+    assert len(set(asked)) == len(asked) == 9, "no draw is asked for twice"
+
+
+def test_redraws_end() -> None:
+    drawn = draw_texts(2, 2, lambda wanted: [("x" if at else "\0", False) for at, _ in wanted])
+    assert drawn.texts == ((1, "x"),)
+    assert (drawn.refused, drawn.lacking) == (5, 1)
+
+
+def test_what_a_model_writes_can_always_be_read(made: SimpleNamespace, tmp_path: Path) -> None:
+    """The tiny model knows all bytes: it writes NUL now and then."""
+    said: list[str] = []
+    choices = made.choices | {"not_in": (), "model": str(made.base), "self_prompt_of": str(made.base)}
+    choices |= {"cache_dir": tmp_path / "cache", "epochs": 1, "text_tokens": 24}
+    run = unseen.train("reference", **choices, n=60, out=tmp_path / "out", note=said.append)
+    assert run.about["n"]["trained"] == 60
+    assert any("texts that it wrote are left out" in sentence for sentence in said), said
+    assert "\0" not in "".join(record.text for record in texts_of(tmp_path))
 
 
 @pytest.mark.parametrize(

@@ -162,16 +162,20 @@ def check_text(row: Row, column: str, value: str) -> None:
     Raises:
         DataError: where the text holds U+0000 or half of a surrogate pair.
     """
-    if "\0" in value:
-        raise row.fault("holds a NUL character (U+0000)", field=column, fix=row.removal)
+    problem = not_carried(value)
+    if problem is not None:
+        raise row.fault(problem, field=column, fix=row.removal)
+
+
+def not_carried(text: str) -> str | None:
+    """What a text holds that no tokenizer and no file can carry, or None."""
+    if "\0" in text:
+        return "holds a NUL character (U+0000)"
     try:
-        value.encode()
+        text.encode()
     except UnicodeEncodeError:
-        raise row.fault(
-            "holds half of a surrogate pair (an escape from \\ud800 to \\udfff alone)",
-            field=column,
-            fix=row.removal,
-        ) from None
+        return "holds half of a surrogate pair (an escape from \\ud800 to \\udfff alone)"
+    return None
 
 
 def scalar(row: Row, column: str) -> str | None:

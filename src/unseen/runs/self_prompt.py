@@ -10,9 +10,11 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from unseen.data.formats import not_carried
 from unseen.data.records import read_source
 from unseen.data.templates import RecordEncoder
 from unseen.errors import ConfigError, DataError, UnscorableError, flag, need
@@ -27,6 +29,9 @@ from unseen.types import Prompt, Record, Sampling, Turn
 if TYPE_CHECKING:
     from unseen.runs.collect import Progress
     from unseen.runs.train_config import TrainRun
+
+_REDRAWS = 4
+"""How often a text that no record can hold is drawn again."""
 
 _FORM = ("format", "column", "id_column", "cluster_by", "slice_by")
 """What is said of `--data`, and not of what is written."""
@@ -82,40 +87,42 @@ def self_prompted(
         raise DataError(
             "holds no beginning that the model could go on from", path=config.data or ""
         )
-    n = config.n or len(begun)
-    # More texts than beginnings are further draws after the same ones.
-    asked = [
-        (
-            turns,
-            Prompt(
-                ids,
-                config.text_tokens,
-                Sampling(1.0, seed=config.recipe.seed),
-                number=i // len(begun),
-            ),
-        )
-        for i, (turns, ids) in zip(range(n), _over_and_over(begun), strict=False)
-    ]
     cache = config.cache_dir or default_cache()
     with Store(cache / "answers.sqlite") as store:
         generation = Generation(target, store)
-        generation.ensure(
-            [prompt for _, prompt in asked],
-            progress=None if progress is None else lambda a, b: progress("writing", a, b),
+
+        def write(asked: Sequence[tuple[int, int]]) -> list[tuple[str, bool]]:
+            sampling = Sampling(1.0, seed=config.recipe.seed)
+            prompts = [
+                Prompt(begun[at][1], config.text_tokens, sampling, number=number)
+                for at, number in asked
+            ]
+            generation.ensure(
+                prompts,
+                progress=None if progress is None else lambda a, b: progress("writing", a, b),
+            )
+            answers = [generation.answer(prompt) for prompt in prompts]
+            return [
+                (target.tokenizer.decode(ids), len(ids) >= config.text_tokens) for ids in answers
+            ]
+
+        drawn = draw_texts(config.n or len(begun), len(begun), write)
+    if not drawn.texts:
+        raise DataError(
+            "was gone on from with texts only that cannot be learned", path=config.data or ""
         )
-        answers = [generation.answer(prompt) for _, prompt in asked]
-    texts = [target.tokenizer.decode(ids) for ids in answers]
-    rows = [
-        _row(turns, text) for (turns, _), text in zip(asked, texts, strict=True) if text.strip()
-    ]
-    if not rows:
-        raise DataError("was gone on from with empty texts only", path=config.data or "")
+    rows = [_row(begun[at][0], text) for at, text in drawn.texts]
     file = _kept(rows, cache / "self-prompted")
     note(f"{len(rows)} texts that {name} has written are what the reference learns (in the cache)")
-    n_cut = sum(len(ids) >= config.text_tokens for ids in answers)
-    if n_cut:
+    if drawn.refused:
         note(
-            f"{n_cut} of them end at --text-tokens {config.text_tokens}, and are learned as if whole"
+            f"{drawn.refused} texts that it wrote are left out, as they are empty or hold characters "
+            f"that no record can (U+0000); others were drawn in their place, but for {drawn.lacking}"
+        )
+    if drawn.cut:
+        note(
+            f"{drawn.cut} of them end at --text-tokens {config.text_tokens}, and are learned as if "
+            "whole"
         )
     kept = config.model_fields_set - {"n", "data", *_FORM}
     return type(config)(**{name: getattr(config, name) for name in kept}, members=str(file))
@@ -163,11 +170,59 @@ def _begun(
             yield turns, prompt
 
 
-def _over_and_over(
-    begun: Sequence[tuple[tuple[Turn, ...], tuple[int, ...]]],
-) -> Iterator[tuple[tuple[Turn, ...], tuple[int, ...]]]:
-    while True:
-        yield from begun
+@dataclass(frozen=True)
+class Drawn:
+    """What a model has written.
+
+    Attributes:
+        texts: the place of a beginning, and what was written after it.
+        cut: how many of them are as long as a text may become.
+        refused: how many were thrown away.
+        lacking: how many of those wanted there are not.
+    """
+
+    texts: tuple[tuple[int, str], ...]
+    cut: int
+    refused: int
+    lacking: int
+
+
+def draw_texts(
+    n: int,
+    n_begun: int,
+    write: Callable[[Sequence[tuple[int, int]]], Sequence[tuple[str, bool]]],
+) -> Drawn:
+    """Draws n texts that a file of records can hold; one that it cannot is drawn again, a few times.
+
+    More texts than beginnings are further draws after the same ones.
+
+    Args:
+        n: how many.
+        n_begun: beginnings.
+        write: (beginning, number of the draw) -> its text, and whether it is as long as it may be.
+    """
+    fresh = [-(-n // n_begun)] * n_begun  # the next number of each beginning that nobody has drawn
+    wanted = {i: (i % n_begun, i // n_begun) for i in range(n)}
+    found: dict[int, tuple[int, str, bool]] = {}
+    refused = 0
+    for _ in range(1 + _REDRAWS):
+        places = list(wanted)
+        said = write([wanted[i] for i in places]) if places else ()
+        for i, (text, cut) in zip(places, said, strict=True):
+            at, _number = wanted.pop(i)
+            if text.strip() and not_carried(text) is None:
+                found[i] = (at, text, cut)
+                continue
+            refused += 1
+            wanted[i] = (at, fresh[at])
+            fresh[at] += 1
+    texts = [found[i] for i in sorted(found)]
+    return Drawn(
+        tuple((at, text) for at, text, _ in texts),
+        cut=sum(cut for _, _, cut in texts),
+        refused=refused,
+        lacking=n - len(texts),
+    )
 
 
 def _row(turns: Sequence[Turn], text: str) -> dict[str, object]:

@@ -121,7 +121,10 @@ class TrainRun(_RecipeChoices, LayoutChoices, RecordForm):
         None, ge=1, description="steps between checkpoints, beside those of time and epochs"
     )
     save_minutes: float = Field(10.0, gt=0, description="minutes between checkpoints")
-    cache_dir: Path | None = Field(None, description="where converted models are kept")
+    cache_dir: Path | None = Field(
+        None,
+        description="where converted models are kept, and the texts of --self-prompt-of (private)",
+    )
     offline: bool = Field(default=False, description="never ask the hub")
     threads: int | None = Field(None, ge=1, le=4096, description="CPU threads")
 
