@@ -157,7 +157,7 @@ def test_half_precision_and_less_access_are_refused(tmp_path: Path) -> None:
         FakeTarget(),
         LimitedTarget(HFTarget(folder, dtype="float32"), Access.LOGIT),
     ):
-        with pytest.raises(AccessError, match="OneStep needs WHITE_BOX"):
+        with pytest.raises(AccessError, match="OneStep needs weights access"):
             gains(target, some(2), OptimizationGap())
     limited = LimitedTarget(HFTarget(folder, dtype="float64"), Access.WHITE_BOX)
     assert len(gains(limited, some(2), OptimizationGap())[0].ids) == 2

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 from pathlib import Path
 
 import pytest
@@ -93,6 +94,20 @@ def test_score_evaluate_ls_schema(files, capsys) -> None:
     assert "arXiv" in capsys.readouterr().out
     assert run(["schema"]) == 0
     assert json.loads(capsys.readouterr().out)["title"] == "Results"
+
+
+def test_what_was_not_measured_is_measured_by_the_command_of_the_message(files, capsys) -> None:
+    Path("the runs").mkdir()
+    more = ("--attacks", "loss,dc_pdd", "--corpus", "nonmembers.jsonl")
+    assert audit(files, "--run-dir", "the runs/a", *more) == 0
+    for expected in ("a-2", "a-3"):
+        capsys.readouterr()
+        assert run(["score", "the runs/a", "--attacks", "wbc,min_k[k=0.5]"]) == 2
+        message = " ".join(capsys.readouterr().err.split())
+        command = message[message.index("unseen audit") : message.index(" (what is in the cache")]
+        assert run([*shlex.split(command)[1:], "--bootstrap", "200"]) == 0
+        made = json.loads(Path(f"the runs/{expected}/results.json").read_text())
+        assert {"loss", "dc_pdd", "wbc"} <= {row["name"] for row in made["attacks"]}
 
 
 HOSTILE = "<script>alert(1)</script>" + "x" * 10_000
@@ -348,6 +363,19 @@ BAD = {
         lambda: None,
         ("--attacks", "lira", "--shadow", "=members.jsonl"),
         ("names no model", "--shadow MODEL=FILE"),
+    ),
+    "beyond the user's own cap": (
+        lambda: None,
+        ("--attacks", "icp_sp", "--access", "label"),
+        (
+            "it needs logprob access, the target gives label",
+            "--attacks 'icp_sp[likelihood=petal]', or --access logprob, or leave out --access label",
+        ),
+    ),
+    "beyond what the target gives": (
+        lambda: None,
+        ("--attacks", "optimization_gap"),
+        ("it needs weights access", "--attacks"),
     ),
     "no corpus": (lambda: None, ("--attacks", "dc_pdd"), ("dc_pdd cannot", "--corpus FILE")),
     "corpus is not there": (

@@ -208,8 +208,8 @@ def test_text_needs_no_rung() -> None:
 @pytest.mark.parametrize(
     ("signals", "problem"),
     [
-        ([TokenStatistics()], "TokenStatistics needs LOGPROB; fake gives LABEL"),
-        ([CompressedSize(), MaskedProbes()], "MaskedProbes needs LOGPROB; fake gives LABEL"),
+        ([TokenStatistics()], "TokenStatistics needs logprob access; fake gives label"),
+        ([CompressedSize(), MaskedProbes()], "MaskedProbes needs logprob access; fake gives label"),
         ([TokenStatistics(of=REFERENCE)], "TokenStatistics needs a reference model, and there is"),
         ([CompressedSize(of=REFERENCE)], "CompressedSize needs a reference model"),
     ],

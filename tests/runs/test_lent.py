@@ -11,6 +11,7 @@ import records
 import unseen
 from unseen.attacks.fusion import learned
 from unseen.errors import AccessError, ConfigError
+from unseen.runs.folder import RunFolder
 from unseen.runs.lent import BORROWED, FILE, borrow
 from unseen.signals.scores import Said
 
@@ -103,9 +104,26 @@ def test_another_audit_uses_it_without_its_own_labels(tmp_path: Path) -> None:
 
 def test_a_finished_run_can_borrow_too(tmp_path: Path) -> None:
     first = audited(tmp_path / "a", tmp_path / "one", seed=1)
-    second = audited(tmp_path / "b", tmp_path / "two", seed=2)
+    second = audited(tmp_path / "b", tmp_path / "two", seed=2, keep_tokens=True)
+    results = second.folder / "results.json"
+    said = json.loads(results.read_text(encoding="utf-8"))
+    said["skipped"] = {"transferred": "it needs --fusion-from", "icp_ref": "it needs a pool"}
+    results.write_text(json.dumps(said), encoding="utf-8")
+    RunFolder(second.folder).write_manifest()
     scored = unseen.score_run(second.folder, fusion_from=str(first.folder / FILE))
     assert "transferred" in {row.name for row in scored.results.attacks}
+    # What is run now is not said to be skipped; what still is, for the reason that it has now.
+    assert scored.results.skipped == {
+        "icp_ref": "it needs a pool",
+        "transferred[reference=False]": f"the run {first.folder.name} has learned fusion, and nothing "
+        "else",
+    }
+    assert scored.results.notes == ()
+    more = unseen.score_run(second.folder, ("min_k[k=0.5]",))
+    (note,) = more.results.notes
+    assert note.startswith("fusion has learned again, with min_k[k=0.5] beside the 4 attacks")
+    assert "fusion has learned again" in (second.folder / "report.md").read_text(encoding="utf-8")
+    assert unseen.score_run(second.folder).results.notes == (note,), "said once"
     with pytest.raises(ConfigError, match="learned from the same files of records"):
         unseen.score_run(first.folder, fusion_from=str(first.folder))
 
@@ -145,13 +163,19 @@ def test_the_attacks_that_it_weighs_have_to_be_run(tmp_path: Path) -> None:
             members=str(members),
             nonmembers=str(nonmembers),
             attacks=names,
-            run_dir=tmp_path / "c",
             cache=False,
-            **more,
+            **({"run_dir": tmp_path / "c"} | more),
         )
 
     with pytest.raises(AccessError, match="weighs attacks that are not run here: min_k_pp, zlib"):
         again("loss", "min_k", "transferred", fusion_from=str(first.folder))
+    with pytest.raises(AccessError) as caught:
+        again("loss", "min_k", "transferred", fusion_from=str(first.folder))
+    assert caught.value.fix == "--attacks loss,min_k,transferred,min_k_pp,zlib"
+    plain = again("loss", run_dir=tmp_path / "e").folder
+    with pytest.raises(ConfigError, match="weighs attacks that are not run here") as refused:
+        unseen.score_run(plain, fusion_from=str(first.folder))
+    assert refused.value.fix == "--attacks min_k,min_k_pp,zlib"
     with pytest.raises(AccessError, match="needs what another audit's fusion has learned"):
         again(*NAMES, "transferred")
     with pytest.raises(AccessError, match="has learned fusion, and nothing else"):

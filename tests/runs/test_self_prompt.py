@@ -170,7 +170,11 @@ def test_redraws_end() -> None:
 def test_what_a_model_writes_can_always_be_read(made: SimpleNamespace, tmp_path: Path) -> None:
     """The tiny model knows all bytes: it writes NUL now and then."""
     said: list[str] = []
-    choices = made.choices | {"not_in": (), "model": str(made.base), "self_prompt_of": str(made.base)}
+    choices = made.choices | {
+        "not_in": (),
+        "model": str(made.base),
+        "self_prompt_of": str(made.base),
+    }
     choices |= {"cache_dir": tmp_path / "cache", "epochs": 1, "text_tokens": 24}
     run = unseen.train("reference", **choices, n=60, out=tmp_path / "out", note=said.append)
     assert run.about["n"]["trained"] == 60

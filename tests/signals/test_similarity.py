@@ -62,7 +62,7 @@ def test_it_asks_no_more_than_the_likelihoods_do() -> None:
 
 def test_below_label_it_is_refused_and_what_is_not_told_is_a_reason() -> None:
     model = Model(LimitedTarget(TARGET_, Access.TEXT), ENCODER)
-    with Store() as store, pytest.raises(AccessError, match="TokenSimilarity needs LABEL"):
+    with Store() as store, pytest.raises(AccessError, match="TokenSimilarity needs label access"):
         collect([TokenSimilarity()], [RECORD], {TARGET: model}, store=store)
     materials = Materials(ENCODER)
     ask = TokenSimilarity().ask(RECORD, materials)

@@ -20,10 +20,10 @@ def test_gives_its_rung_and_nothing_above(access: Access) -> None:
     if access >= Access.LABEL:
         assert target.top_token([[1, 2]]) == FakeTarget().top_token([[1, 2]])
     else:
-        with pytest.raises(AccessError, match="needs LABEL, but fake is limited to TEXT"):
+        with pytest.raises(AccessError, match="needs label access, but fake is limited to text"):
             target.top_token([[1, 2]])
     if access < Access.LABEL:
-        with pytest.raises(AccessError, match=f"needs LABEL, .* limited to {access.name}"):
+        with pytest.raises(AccessError, match=f"needs label access, .* limited to {access.word}"):
             stats_of_one(target, REQUEST)
         return
     answer, whole = stats_of_one(target, REQUEST), stats_of_one(FakeTarget(), REQUEST)
@@ -49,7 +49,7 @@ def test_each_rung_has_its_own_fingerprint() -> None:
 
 
 def test_a_rung_above_the_targets_is_refused() -> None:
-    with pytest.raises(ConfigError, match="got access LOGIT, but fake gives LOGPROB at most"):
+    with pytest.raises(ConfigError, match="got --access logit, but fake gives logprob at most"):
         LimitedTarget(FakeTarget(access=Access.LOGPROB), Access.LOGIT)
     limited = LimitedTarget(FakeTarget(), Access.LABEL)
     with pytest.raises(ConfigError, match="at most"):

@@ -57,7 +57,7 @@ def _facts(name: str) -> dict[str, object]:
     return {
         "name": name,
         "summary": doc.partition("\n")[0],
-        "needs": cls.access.name.lower(),
+        "needs": cls.access.word,
         "roles": sorted({signal.of for signal in cls().signals()}),
         "blind": is_blind(cls()),
         "fitted": is_fitted(cls()),

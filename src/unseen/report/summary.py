@@ -150,7 +150,7 @@ def footnotes(results: Results) -> list[str]:
             reasons = "; ".join(f"{n} × {reason}" for reason, n in sorted(attack.unscored.items()))
             notes.append(f"{_full_name(attack)} has no score for some records: {reasons}")
     notes += [f"{name} was not run: {why}" for name, why in sorted(results.skipped.items())]
-    return notes
+    return [*notes, *results.notes]
 
 
 def evidence(results: Results) -> str:

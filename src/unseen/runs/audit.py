@@ -393,7 +393,7 @@ def _finish(
         target=target.target.describe(),
         reference=_reference_facts(start),
         shadows=tuple(dict(shadow.facts) for shadow in start.shadows),
-        access=target.target.access.name.lower(),
+        access=target.target.access.word,
         data=data,
         threat_model=threat_model(config, target, shadows=len(start.shadows)),
         control_note=plan.control_note,
@@ -444,7 +444,7 @@ def threat_model(config: FinetuneAudit, model: Model, shadows: int = 0) -> Threa
     if shadows:
         knows += (f"how the model was trained: {shadows} shadow models, trained alike",)
     return ThreatModel(
-        access=model.target.access.name.lower(),
+        access=model.target.access.word,
         knows=knows,
         release_context=config.release_context,
         taxonomy=TAXONOMY,

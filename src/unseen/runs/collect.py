@@ -420,8 +420,8 @@ def _check_access(signal: Signal, model: Model) -> None:
     needed = access_needed(signal)
     if needed is not None and model.target.access < needed:
         raise AccessError(
-            f"{type(signal).__name__} needs {needed.name}; "
-            f"{model.target.name} gives {model.target.access.name}"
+            f"{type(signal).__name__} needs {needed.word} access; "
+            f"{model.target.name} gives {model.target.access.word}"
         )
 
 

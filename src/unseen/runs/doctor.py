@@ -280,7 +280,7 @@ def _of_model(config: FinetuneAudit, models: dict[str, Model]) -> list[Row]:
     facts = [f"{name} {about[name]}" for name in named if name in about]
     return [
         Row(name="model", ok=True, detail=", ".join([target.name, *facts])),
-        Row(name="access", ok=True, detail=target.access.name.lower()),
+        Row(name="access", ok=True, detail=target.access.word),
         Row(name="context", ok=True, detail=f"{target.max_length:,} tokens"),
         _template(models[TARGET]),
         _beginning(models[TARGET]),

@@ -170,7 +170,7 @@ def estimate(
         target=models[TARGET].target.describe(),
         reference=described(models, REFERENCE) if REFERENCE in models else None,
         shadows=tuple(dict(shadow.facts) for shadow in start.shadows),
-        access=models[TARGET].target.access.name.lower(),
+        access=models[TARGET].target.access.word,
         n=n,
         set_aside=(len(prepared.known.members), len(prepared.known.nonmembers)),
         dropped=len(prepared.dropped),

@@ -338,7 +338,7 @@ class Judge:
             "name": name,
             "kind": kind,
             "paper": "" if attack is None else attack.paper,
-            "access": "" if attack is None else attack.access.name.lower(),
+            "access": "" if attack is None else attack.access.word,
             "n": n,
             "unscored": dict(Counter(scores.unscored.values())),
         }

@@ -182,12 +182,16 @@ def refusal(lent: Lent | None, attack: Attack, run: Iterable[str]) -> str | None
     fusion = lent.of(attack)
     if fusion is None:
         return f"the run {lent.run} has learned {' and '.join(lent.fusions)}, and nothing else"
-    lacking = sorted(set(fusion.attacks) - set(run))
-    if lacking:
-        return f"the fusion of {lent.run} weighs attacks that are not run here: " + ", ".join(
-            lacking
-        )
+    more = lacking(lent, attack, run)
+    if more:
+        return f"the fusion of {lent.run} weighs attacks that are not run here: {', '.join(more)}"
     return None
+
+
+def lacking(lent: Lent | None, attack: Attack, run: Iterable[str]) -> list[str]:
+    """Labels of the attacks that an attack weighs by what was lent, and that are not in the run."""
+    fusion = None if lent is None else lent.of(attack)
+    return [] if fusion is None else sorted(set(fusion.attacks) - set(run))
 
 
 def check_apart(lent: Lent, results_data: tuple[str, str]) -> None:

@@ -25,13 +25,7 @@ PLAIN = {"adapter": None, "base_model": None, "revision": None, "tokenizer": Non
 """What is said of the target, and of no other model."""
 
 _FAKE = "fake/"
-_RUNGS = {
-    "text": Access.TEXT,
-    "label": Access.LABEL,
-    "logprob": Access.LOGPROB,
-    "logit": Access.LOGIT,
-    "weights": Access.WHITE_BOX,
-}
+_RUNGS = {access.word: access for access in Access}
 
 
 @runtime_checkable

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 import os
+import shlex
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from unseen import __version__
 from unseen.attacks import blind, create, default, everything, label, name_of
@@ -16,7 +19,7 @@ from unseen.data.templates import RecordEncoder
 from unseen.errors import AccessError, ConfigError, flag
 from unseen.runs.config import unread
 from unseen.runs.fused import obstacles, repeated, without
-from unseen.runs.lent import refusal
+from unseen.runs.lent import lacking, refusal
 from unseen.signals.base import (
     GENERATOR,
     REFERENCE,
@@ -39,14 +42,16 @@ from unseen.signals.likelihoods import TextLikelihood
 from unseen.signals.neighbours import fillers_needed
 from unseen.signals.similarity import TokenSimilarity
 from unseen.signals.token_stats import TokenStatistics
+from unseen.targets.access import Access
 from unseen.targets.fillers import EMBEDDINGS, HasWordEmbeddings
+from unseen.targets.limited import LimitedTarget
 
 if TYPE_CHECKING:
     from unseen.data.records import Records
     from unseen.runs.collect import Model, Shadow
     from unseen.runs.config import FinetuneAudit
     from unseen.runs.lent import Lent
-    from unseen.targets.access import Access, LogprobTarget
+    from unseen.targets.access import LogprobTarget
     from unseen.targets.fillers import Filler
 
 _NOT_OF_THE_PLAN = {
@@ -228,15 +233,22 @@ def plan_attacks(
         if why is None:
             run.append(attack)
         elif named:
-            raise AccessError(f"attack {name} cannot be run: {why}", fix="unseen ls attacks")
+            raise AccessError(
+                f"attack {name} cannot be run: {why}", fix=_fix(config, attack, models)
+            )
         else:
             skipped[name] = why
     labels = {label(attack) for attack in run}
     borrowing = {label(attack): refusal(lent, attack, labels) for attack in run}
     too_few = obstacles(run) | {name: why for name, why in borrowing.items() if why}
+    idle = lent is not None and all(borrowing[label(one)] for one in run if lent.of(one))
     for name, why in too_few.items():
-        if attacks[name][1]:
-            fix = "unseen ls attacks" if borrowing[name] else f"--attacks 'default,{name}'"
+        if attacks[name][1] or (idle and borrowing[name]):
+            fix = f"--attacks 'default,{name}'"
+            if borrowing[name]:
+                more = lacking(lent, attacks[name][0], labels)
+                given = [*config.attacks, *(one for one in more if one not in config.attacks)]
+                fix = f"--attacks {shlex.quote(','.join(given))}" if more else "--fusion-from RUN"
             raise AccessError(f"attack {name} cannot be run: {why}", fix=fix)
     left_out = too_few | {n: why for n, why in repeated(run).items() if not attacks[n][1]}
     skipped |= left_out
@@ -262,6 +274,27 @@ def _refuse_idle_helpers(config: FinetuneAudit, run: Sequence[Attack]) -> None:
     for role, who in ((SURROGATE, "petal"), (GENERATOR, "icp_sp[source=generate]")):
         if getattr(config, role) is not None and role not in needed:
             raise unread(role, who)
+
+
+def _fix(config: FinetuneAudit, attack: Attack, models: dict[str, Model]) -> str:
+    """What to type where an attack that the user named cannot be run."""
+    target = models[TARGET].target
+    if attack.access <= target.access:
+        return "unseen ls attacks"
+    fixes = [f"--attacks '{label(one)}'" for one in _by_labels(attack, target.access)]
+    # The user's own cap, where it is no more than that.
+    if isinstance(target, LimitedTarget) and target.most >= attack.access:
+        fixes.append(f"--access {attack.access.word}, or leave out --access {config.access}")
+    return ", or ".join(fixes) or _able(config, models)
+
+
+def _by_labels(attack: Attack, access: Access) -> list[Attack]:
+    """The attack as it is for a target that tells its first choices alone, where there is one."""
+    if not hasattr(attack, "likelihood") or access < Access.LABEL:
+        return []
+    with suppress(ValueError):
+        return [dataclasses.replace(cast("Any", attack), likelihood="petal")]
+    return []
 
 
 def _able(config: FinetuneAudit, models: dict[str, Model]) -> str:
@@ -312,9 +345,7 @@ def obstacle(
         probes: whether the user gives probes.
     """
     if attack.access > access:
-        return (
-            f"it needs {attack.access.name.lower()} access, the target gives {access.name.lower()}"
-        )
+        return f"it needs {attack.access.word} access, the target gives {access.word}"
     if not reference and needs_reference(attack):
         return "it needs a reference model: --reference MODEL"
     if not shadows and needs_shadows(attack):

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import itertools
+import shlex
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 from unseen.attacks import create, label
-from unseen.attacks.base import Attack, is_fusing, needs_reference
+from unseen.attacks.base import Attack, is_fitted, is_fusing, needs_reference
 from unseen.errors import ConfigError
 from unseen.runs.config import FinetuneAudit, StatisticsChoices, configure
 from unseen.runs.folder import RunFolder
-from unseen.runs.fused import obstacles
+from unseen.runs.fused import obstacles, repeated, sources
 from unseen.runs.judge import Judge, Scored
-from unseen.runs.lent import Lent, borrow, check_apart, keep, kept, lend, refusal
+from unseen.runs.lent import FILE, Lent, borrow, check_apart, keep, kept, lacking, lend, refusal
 from unseen.runs.results import Results
 from unseen.runs.validity import concluded, of_preflight
 from unseen.runs.verify import FinishedRun, finished
@@ -55,13 +57,13 @@ def rescore(
         config = _config(done, choices)
         lent = kept(folder) if fusion_from is None else borrow(fusion_from)
         if fusion_from is not None:
-            attacks = (*attacks, *_borrowing(lent, before))
+            attacks = (*attacks, *_borrowing(lent, before, attacks))
         run = _attacks(attacks, before, lent)
         observations = folder.read_observations(_signals(run), subjects.ids)
         control = _control(run, before, observations)
         given = Scored(
-            _taken_over(run, observations, scored, TARGET, path),
-            _taken_over(control, observations, scored, REFERENCE, path),
+            _taken_over(run, observations, scored, TARGET, done),
+            _taken_over(control, observations, scored, REFERENCE, done),
         )
         judge = Judge(config, subjects, lent)
         verdicts = judge.judge(run, control, observations, given=given)
@@ -69,6 +71,8 @@ def rescore(
         results = before.model_copy(
             update={
                 "run": facts,
+                "skipped": _skipped(before, run, lent, asked=fusion_from is not None),
+                "notes": _notes(before, run),
                 **concluded(judge, verdicts, before.data, of_preflight(before.checks)),
             }
         )
@@ -84,8 +88,8 @@ def rescore(
     return folder, results
 
 
-def _borrowing(lent: Lent | None, before: Results) -> tuple[str, ...]:
-    """Specs of the attacks that can use what is lent.
+def _borrowing(lent: Lent | None, before: Results, specs: tuple[str, ...]) -> tuple[str, ...]:
+    """Specs of the attacks that can use what is lent, beside those of the run and those named.
 
     Raises:
         ConfigError: where it was learned from the records of the run, or none can.
@@ -94,13 +98,13 @@ def _borrowing(lent: Lent | None, before: Results) -> tuple[str, ...]:
         return ()
     if before.data is not None:
         check_apart(lent, (before.data.members.sha256, before.data.nonmembers.sha256))
-    names = [row.name for row in before.attacks]
+    names = [*(row.name for row in before.attacks), *(label(create(spec)) for spec in specs)]
     why = {spec: refusal(lent, create(spec), names) for spec in TRANSFERRED}
     able = tuple(spec for spec, reason in why.items() if reason is None)
     if not able:
         raise ConfigError(
             f"nothing can be transferred: {why[TRANSFERRED[0]]}",
-            fix="name the attacks that it weighs: --attacks NAME",
+            fix=_adding(specs, lacking(lent, create(TRANSFERRED[0]), names)),
         )
     return able
 
@@ -120,9 +124,56 @@ def _attacks(specs: tuple[str, ...], before: Results, lent: Lent | None) -> tupl
         if (reason := refusal(lent, attack, labels)) is not None:
             raise ConfigError(
                 f"attack {label(attack)} cannot be run: {reason}",
-                fix="unseen score RUN --fusion-from RUN",
+                fix=_adding(specs, lacking(lent, attack, labels)),
             )
     return run
+
+
+def _adding(specs: tuple[str, ...], more: list[str]) -> str:
+    """What to type where a fusion weighs attacks that the run has not."""
+    if not more:
+        return "unseen score RUN --fusion-from RUN"
+    return f"--attacks {shlex.quote(','.join(dict.fromkeys([*specs, *more])))}"
+
+
+def _skipped(
+    before: Results, run: tuple[Attack, ...], lent: Lent | None, *, asked: bool
+) -> dict[str, str]:
+    """Attacks that are not in the run, and why not, as things are now.
+
+    Args:
+        before: what the run has said.
+        run: its attacks now.
+        lent: what it has taken from another run.
+        asked: whether the user wants everything run that can use it.
+    """
+    labels = [label(attack) for attack in run]
+    found = {}
+    for name in dict.fromkeys([*before.skipped, *(TRANSFERRED if asked else ())]):
+        if name in labels:
+            continue
+        attack = create(name)
+        why: str | None = before.skipped.get(name, "")
+        if is_fusing(attack):
+            beside = (*run, attack)
+            why = refusal(lent, attack, labels) or (obstacles(beside) | repeated(beside)).get(name)
+        found[name] = why or f"it can be: unseen score RUN --attacks '{name}'"
+    return found
+
+
+def _notes(before: Results, run: tuple[Attack, ...]) -> tuple[str, ...]:
+    """What the reader should know of a run that was scored again."""
+    had = [create(row.name) for row in before.attacks]
+    notes = list(before.notes)
+    for attack in had:
+        old, new = sources(attack, had), sources(attack, run)
+        if is_fusing(attack) and is_fitted(attack) and set(old) != set(new):
+            more = ", ".join(sorted(set(new) - set(old)))
+            notes.append(
+                f"{label(attack)} has learned again, with {more} beside the {len(old)} attacks that "
+                f"it knew: its scores are others than before, and so are the weights in {FILE}"
+            )
+    return tuple(notes)
 
 
 def _control(
@@ -144,7 +195,11 @@ def _control(
 
 
 def _taken_over(
-    attacks: tuple[Attack, ...], observations: Observations, scored: Scored, role: str, path: Path
+    attacks: tuple[Attack, ...],
+    observations: Observations,
+    scored: Scored,
+    role: str,
+    done: FinishedRun,
 ) -> dict[str, Any]:
     """Scores of the attacks that cannot be made again from what was kept."""
     had = scored.target if role == TARGET else scored.control
@@ -155,14 +210,24 @@ def _taken_over(
             continue
         name = label(attack)
         if name not in had:
-            spec = f"{path / 'config.yaml'} --attacks '{name}'"
             raise ConfigError(
                 f"attack {name} needs what this run has not measured, or not kept",
-                fix=f"unseen audit finetune --config {spec}   (what is in the cache is not asked "
-                "again; --keep-tokens lets unseen score add attacks)",
+                fix=f"{_anew(done, name)}   (what is in the cache is not asked again; --keep-tokens "
+                "lets unseen score add attacks)",
             )
         taken[name] = had[name]
     return taken
+
+
+def _anew(done: FinishedRun, name: str) -> str:
+    """The command that runs the same audit with one attack more, in a folder of its own."""
+    path = done.folder.path
+    specs = [*done.config.get("attacks", ()), name]
+    folders = (path.with_name(f"{path.name}-{number}") for number in itertools.count(2))
+    folder = next(folder for folder in folders if not folder.exists())
+    words = ["unseen", "audit", "finetune", "--config", str(path / "config.yaml")]
+    words += ["--run-dir", str(folder), "--attacks", ",".join(specs)]
+    return shlex.join(words)
 
 
 def _measured(signals: Iterable[Signal], observations: Observations) -> bool:

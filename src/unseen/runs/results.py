@@ -327,6 +327,9 @@ class Results(Part):
     skipped: dict[str, str] = Field(
         default_factory=dict, description="attacks that were not run, and why"
     )
+    notes: tuple[str, ...] = Field(
+        (), description="what else a reader should know, for example of a run that was scored again"
+    )
     headline: Headline | None = None
     headline_note: str | None = Field(None, description="why there is no headline")
     checks: tuple[Check, ...] = ()

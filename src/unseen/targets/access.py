@@ -28,6 +28,11 @@ class Access(IntEnum):
     WHITE_BOX = 5
     """Also gradients, hidden states and weights."""
 
+    @property
+    def word(self) -> str:
+        """What the user types for it, and every message and result says: text, …, weights."""
+        return "weights" if self is Access.WHITE_BOX else self.name.lower()
+
 
 @runtime_checkable
 class TextTarget(Protocol):

@@ -27,11 +27,16 @@ class LimitedTarget:
     def __init__(self, inner: LogprobTarget, access: Access) -> None:
         if access > inner.access:
             raise ConfigError(
-                f"got access {access.name}, but {inner.name} gives {inner.access.name} at most",
+                f"got --access {access.word}, but {inner.name} gives {inner.access.word} at most",
                 fix="--access caps what attacks may use; it cannot raise it",
             )
         self._inner = inner
         self.access = access
+
+    @property
+    def most(self) -> Access:
+        """What the inner target would give."""
+        return self._inner.access
 
     @property
     def name(self) -> str:
@@ -102,12 +107,12 @@ class LimitedTarget:
     def after_step(
         self, examples: Sequence[Encoded], *, learning_rate: float
     ) -> AbstractContextManager[None]:
-        """Needs WHITE_BOX."""
+        """Needs the weights."""
         self._need(Access.WHITE_BOX)
         return cast("WhiteBoxTarget", self._inner).after_step(examples, learning_rate=learning_rate)
 
     def _need(self, access: Access) -> None:
         if self.access < access:
             raise AccessError(
-                f"this needs {access.name}, but {self.name} is limited to {self.access.name}"
+                f"this needs {access.word} access, but {self.name} is limited to {self.access.word}"
             )
