@@ -174,7 +174,14 @@ def lent(fused: Sequence[Attack], made: dict[str, Scores]) -> Lent:
         member = np.array([int(id_[1:]) % 2 == 0 for id_ in said])
         weights = learned(list(said.values()), member)
         fusions[spec] = LentFusion(attacks=tuple(names), **dataclasses.asdict(weights))
-    about = {"tool": "unseen", "run": "r", "verdict": None, "n": (1, 1), "data": ("a", "b")}
+    about = {
+        "tool": "unseen",
+        "run": "r",
+        "verdict": None,
+        "n": (1, 1),
+        "data": ("a", "b"),
+        "sketch": "",
+    }
     return Lent(**about, fusions=fusions)
 
 

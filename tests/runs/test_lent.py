@@ -12,7 +12,7 @@ import unseen
 from unseen.attacks.fusion import learned
 from unseen.errors import AccessError, ConfigError
 from unseen.runs.folder import RunFolder
-from unseen.runs.lent import BORROWED, FILE, borrow
+from unseen.runs.lent import BORROWED, FILE, SKETCH, borrow
 from unseen.signals.scores import Said
 
 pytestmark = pytest.mark.slow
@@ -33,6 +33,10 @@ def audited(folder: Path, where: Path, seed: int, **more) -> unseen.Audit:
         cache=False,
         **more,
     )
+
+
+def seal(folder: Path) -> None:
+    RunFolder(folder).write_manifest()
 
 
 def said(rng: np.random.Generator, n: int, k: int) -> list[Said]:
@@ -99,7 +103,7 @@ def test_another_audit_uses_it_without_its_own_labels(tmp_path: Path) -> None:
     assert same["transferred"].auc == rows["transferred"].auc
     assert (second.folder / BORROWED).is_file()
     assert (second.folder / FILE).is_file()
-    unseen.verify_run(second.folder)
+    assert unseen.verify_run(second.folder).ok
 
 
 def test_a_finished_run_can_borrow_too(tmp_path: Path) -> None:
@@ -124,8 +128,36 @@ def test_a_finished_run_can_borrow_too(tmp_path: Path) -> None:
     assert note.startswith("fusion has learned again, with min_k[k=0.5] beside the 4 attacks")
     assert "fusion has learned again" in (second.folder / "report.md").read_text(encoding="utf-8")
     assert unseen.score_run(second.folder).results.notes == (note,), "said once"
-    with pytest.raises(ConfigError, match="learned from the same files of records"):
+    with pytest.raises(ConfigError, match=r"has learned from about [78]. of the records"):
         unseen.score_run(first.folder, fusion_from=str(first.folder))
+    (second.folder / SKETCH).unlink()
+    seal(second.folder)
+    with pytest.raises(ConfigError, match="made by an older version"):
+        unseen.score_run(second.folder, fusion_from=str(first.folder / FILE))
+
+
+@pytest.mark.parametrize("share", [1.0, 0.5, 0.25])
+def test_the_same_records_in_other_files_are_found(tmp_path: Path, share: float) -> None:
+    first = audited(tmp_path / "a", tmp_path / "one", seed=1)
+    fresh = records.sides(tmp_path / "two", 40, seed=2)
+    for file, new in zip(("members.jsonl", "nonmembers.jsonl"), fresh, strict=True):
+        rows = (tmp_path / "one" / file).read_text(encoding="utf-8").splitlines()[::-1]
+        own = [json.dumps(json.loads(row) | {"id": f"x{i}"}) for i, row in enumerate(rows)]
+        part = own[: round(share * 40)]
+        rest = new.read_text(encoding="utf-8").splitlines()[len(part) :]
+        new.write_text("\n".join(part + rest) + "\n", encoding="utf-8")
+    choices = {"members": str(fresh[0]), "nonmembers": str(fresh[1]), "model": f"fake/{fresh[0]}"}
+    choices |= {"bootstrap": 200, "cache": False, "preflight": False}
+    with pytest.raises(ConfigError, match="of the records that are judged here"):
+        unseen.audit_finetune(
+            **choices,
+            attacks=(*NAMES, "transferred"),
+            fusion_from=str(first.folder),
+            run_dir=tmp_path / "b",
+        )
+    second = unseen.audit_finetune(**choices, attacks=NAMES, run_dir=tmp_path / "c")
+    with pytest.raises(ConfigError, match="of the records that are judged here"):
+        unseen.score_run(second.folder, fusion_from=str(first.folder))
 
 
 def test_what_cannot_be_borrowed(tmp_path: Path) -> None:
@@ -138,6 +170,12 @@ def test_what_cannot_be_borrowed(tmp_path: Path) -> None:
         ("{", "or damaged"),
         (json.dumps(given | {"fusions": {}}), "or damaged"),
         (json.dumps(given | {"schema_version": "9"}), "or damaged"),
+        (json.dumps(given | {"sketch": "AAAA"}), "or damaged"),
+        (
+            json.dumps({k: v for k, v in given.items() if k != "sketch"}),
+            "of this version of unseen",
+        ),
+        (json.dumps(given | {"schema_version": "1.0"}), "of this version of unseen"),
         (json.dumps(given | {"verdict": "invalid"}), "the evidence of .* is invalid"),
     ):
         bad.write_text(content, encoding="utf-8")
@@ -182,7 +220,7 @@ def test_the_attacks_that_it_weighs_have_to_be_run(tmp_path: Path) -> None:
         again(*NAMES, "transferred[reference=False]", fusion_from=str(first.folder))
     with pytest.raises(ConfigError, match="--fusion-from is read by transferred"):
         again("loss", fusion_from=str(first.folder))
-    with pytest.raises(ConfigError, match="learned from the same files"):
+    with pytest.raises(ConfigError, match="of the records that are judged here"):
         unseen.audit_finetune(
             model=f"fake/{tmp_path / 'one' / 'members.jsonl'}",
             members=str(tmp_path / "one" / "members.jsonl"),

@@ -23,7 +23,7 @@ from unseen.runs.collect import Cost, Model, Progress, Shadow, collect
 from unseen.runs.fillers import filler_facts, fillers_of_target, open_fillers, tried
 from unseen.runs.folder import LOCK, RunFolder, find_unfinished, point_latest, slug
 from unseen.runs.judge import Judge, Subjects
-from unseen.runs.lent import Lent, borrow, check_apart, keep, lend
+from unseen.runs.lent import SKETCH, Lent, borrow, check_apart, keep, lend, sketched
 from unseen.runs.models import OTHER_TOKENS, described, measure_lengths, one_tokenizer, open_models
 from unseen.runs.plan import (
     Plan,
@@ -36,7 +36,7 @@ from unseen.runs.plan import (
 from unseen.runs.preflight import checked_first
 from unseen.runs.prepared import Prepared, data_facts, prepare, read
 from unseen.runs.provenance import now, versions
-from unseen.runs.results import Check, Results, RunFacts, ThreatModel
+from unseen.runs.results import SCHEMA_VERSION, Check, Results, RunFacts, ThreatModel
 from unseen.runs.run_of import of_other_bases, of_run, records_of_run
 from unseen.runs.self_prompt import who_taught
 from unseen.runs.shadows import find_shadows, refuse_informed_reference
@@ -213,8 +213,7 @@ def ready(
             trained.check_tokens(encoder, (*prepared.judged.records, *prepared.known.records))
     lent = None if config.fusion_from is None else borrow(config.fusion_from)
     if lent is not None:
-        sources = prepared.judged.sources
-        check_apart(lent, (sources["members"].sha256, sources["nonmembers"].sha256))
+        check_apart(lent, sketched(prepared.judged.records))
     plan = plan_attacks(config, attacks, models, lent)
     for name, why in plan.skipped.items():
         say(f"{name} is not run: {why}")
@@ -406,7 +405,10 @@ def _finish(
     )
     folder.write_table("records.parquet", judge.table(verdicts))
     folder.write_json("results.json", results.model_dump(mode="json"))
-    keep(folder, start.lent, lend(plan.attacks, verdicts.scored.target, subjects, results))
+    known_again = sketched(judged.records)
+    folder.write_json(SKETCH, {"schema_version": SCHEMA_VERSION, "sketch": known_again})
+    lent = lend(plan.attacks, verdicts.scored.target, subjects, results, known_again)
+    keep(folder, start.lent, lent)
     about["attempts"][-1] |= {
         "ended": now(),
         "status": "complete",

@@ -6,6 +6,7 @@
     records.parquet   a row a record: id, membership, scores
     signals/          what was measured, a file a signal
     data/dropped.csv  records left out, by id, and why
+    data/sketch.json  how many records fall into each of a few thousand buckets, to know sets again
     report.md         the same for people
     report.html       the same with figures, and the records by score: one file that asks for nothing
     manifest.sha256   a hash of every file
@@ -50,7 +51,7 @@ _NOT_KEPT = ("argmax", "rank")
 _MANIFEST = "manifest.sha256"
 LOCK = ".lock"
 _CORE = ("run.json", "config.yaml", "results.json", "records.parquet", "report.md", "report.html",
-         "trained.parquet", "losses.csv")  # fmt: skip
+         "trained.parquet", "losses.csv", "fusion.json", "borrowed.json")  # fmt: skip
 _MODELS = ("model", "epoch-*")
 
 

@@ -2,7 +2,8 @@
 
 The run folder of an audit with `fusion` holds `fusion.json`. Another audit takes it by --fusion-from:
 its attack `transferred` weighs the scores of its own records as that audit has learned to, so that
-none of its own labels has a say.
+none of its own labels has a say. So that this can be checked when the records are gone, the file holds a
+sketch of them, which knows no record (`data/sketch`).
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from pydantic import Field, ValidationError
 from unseen.attacks import label
 from unseen.attacks.base import Attack
 from unseen.attacks.fusion import Fusion, learned
+from unseen.data.sketch import is_sketch, shared, sketch
 from unseen.errors import ConfigError
 from unseen.runs.fused import sources
 from unseen.runs.results import Part, Results, Verdict
@@ -28,13 +30,16 @@ from unseen.signals.scores import AttackScores, LentOdds, Weights
 if TYPE_CHECKING:
     from unseen.runs.folder import RunFolder
     from unseen.runs.judge import Subjects
-    from unseen.types import Scores
+    from unseen.types import Record, Scores
 
 FILE = "fusion.json"
 """In the run folder: what its fusions have learned."""
 
 BORROWED = "borrowed.json"
 """In the run folder: what it has taken from another audit."""
+
+SKETCH = "data/sketch.json"
+"""In the run folder: a sketch of the records that were judged."""
 
 
 class LentFusion(Part):
@@ -65,12 +70,15 @@ class LentFusion(Part):
 class Lent(Part):
     """fusion.json."""
 
-    schema_version: Literal["1.0"] = "1.0"
+    schema_version: Literal["2.0"] = "2.0"
     tool: str
     run: str = Field(description="the id of the run that has learned")
     verdict: Verdict | None = Field(description="on the evidence of that run")
     n: tuple[int, int] = Field(description="members and non-members that it has learned from")
     data: tuple[str, str] = Field(description="SHA-256 of their files")
+    sketch: str = Field(
+        description="of their texts, to find out whether another audit has them too"
+    )
     fusions: dict[str, LentFusion]
 
     def of(self, attack: Attack) -> LentFusion | None:
@@ -87,7 +95,11 @@ class Lent(Part):
 
 
 def lend(
-    attacks: Sequence[Attack], made: Mapping[str, Scores], subjects: Subjects, results: Results
+    attacks: Sequence[Attack],
+    made: Mapping[str, Scores],
+    subjects: Subjects,
+    results: Results,
+    sketched: str | None,
 ) -> Lent | None:
     """What the fusions of a run learn from all of its records; None where there is no fusion.
 
@@ -96,6 +108,8 @@ def lend(
         made: label -> scores of the target.
         subjects: the judged records.
         results: of the run.
+        sketched: a sketch of the texts of the judged records; None in runs of an older version,
+            which lend nothing.
     """
     found: dict[str, LentFusion] = {}
     members = dict(zip(subjects.ids, subjects.member.tolist(), strict=True))
@@ -109,7 +123,7 @@ def lend(
             continue
         weights = learned([said[id_] for id_ in sorted(said)], member)
         found[label(attack)] = LentFusion(attacks=tuple(names), **asdict(weights))
-    if not found or results.data is None:
+    if not found or results.data is None or sketched is None:
         return None
     return Lent(
         tool=results.run.tool,
@@ -117,6 +131,7 @@ def lend(
         verdict=None if results.validity is None else results.validity.verdict,
         n=(int(subjects.member.sum()), int((~subjects.member).sum())),
         data=(results.data.members.sha256, results.data.nonmembers.sha256),
+        sketch=sketched,
         fusions=found,
     )
 
@@ -143,7 +158,8 @@ def borrow(place: str | Path) -> Lent:
         ) from error
     except (ValueError, ValidationError) as error:
         raise _damaged(file) from error
-    if not lent.fusions or not all(one.fits for one in lent.fusions.values()):
+    whole = is_sketch(lent.sketch) and all(one.fits for one in lent.fusions.values())
+    if not (lent.fusions and whole):
         raise _damaged(file)
     if lent.verdict == "invalid":
         raise ConfigError(
@@ -194,22 +210,49 @@ def lacking(lent: Lent | None, attack: Attack, run: Iterable[str]) -> list[str]:
     return [] if fusion is None else sorted(set(fusion.attacks) - set(run))
 
 
-def check_apart(lent: Lent, results_data: tuple[str, str]) -> None:
-    """Refuses weights that were learned from the very records that they would judge.
+def check_apart(lent: Lent, judged: str | None) -> None:
+    """Refuses weights that were learned from records that they would judge.
+
+    Files may be shuffled, saved again or cut: it is the records that are compared, as far as
+    their sketches allow.
+
+    Args:
+        lent: what was borrowed.
+        judged: a sketch of the texts of the records to judge; None where a run has kept none.
 
     Raises:
-        ConfigError: where members and non-members come from the same files.
+        ConfigError: where clearly more of them are the same than by chance, or nobody can say.
     """
-    if lent.data == results_data:
+    if judged is None:
         raise ConfigError(
-            f"the run {lent.run} has learned from the same files of records: their labels would be "
-            "in the weights",
+            "this run was made by an older version of unseen, and does not know its records again: "
+            f"they may be those that {lent.run} has learned from",
+            fix="run the audit again, with --fusion-from",
+        )
+    n = shared(lent.sketch, judged)
+    if n:
+        raise ConfigError(
+            f"the run {lent.run} has learned from about {n} of the records that are judged here: "
+            "their labels would be in the weights",
             fix="--fusion-from a run on other records",
         )
+
+
+def sketched(records: Iterable[Record]) -> str:
+    """A sketch of what records say."""
+    return sketch(record.text for record in records)
+
+
+def sketch_kept(folder: RunFolder) -> str | None:
+    """The sketch of the records that a run has judged; None in runs of an older version."""
+    if not (folder.path / SKETCH).is_file():
+        return None
+    found = folder.read_json(SKETCH).get("sketch")
+    return found if isinstance(found, str) and is_sketch(found) else None
 
 
 def _damaged(file: Path) -> ConfigError:
     return ConfigError(
         f"{file} is no {FILE} of this version of unseen, or damaged",
-        fix="score its run again: unseen score RUN",
+        fix="run its audit again: what is in the cache is not asked for again",
     )

@@ -16,7 +16,18 @@ from unseen.runs.config import FinetuneAudit, StatisticsChoices, configure
 from unseen.runs.folder import RunFolder
 from unseen.runs.fused import obstacles, repeated, sources
 from unseen.runs.judge import Judge, Scored
-from unseen.runs.lent import FILE, Lent, borrow, check_apart, keep, kept, lacking, lend, refusal
+from unseen.runs.lent import (
+    FILE,
+    Lent,
+    borrow,
+    check_apart,
+    keep,
+    kept,
+    lacking,
+    lend,
+    refusal,
+    sketch_kept,
+)
 from unseen.runs.results import Results
 from unseen.runs.validity import concluded, of_preflight
 from unseen.runs.verify import FinishedRun, finished
@@ -57,7 +68,7 @@ def rescore(
         config = _config(done, choices)
         lent = kept(folder) if fusion_from is None else borrow(fusion_from)
         if fusion_from is not None:
-            attacks = (*attacks, *_borrowing(lent, before, attacks))
+            attacks = (*attacks, *_borrowing(lent, before, attacks, folder))
         run = _attacks(attacks, before, lent)
         observations = folder.read_observations(_signals(run), subjects.ids)
         control = _control(run, before, observations)
@@ -81,14 +92,18 @@ def rescore(
         folder.write_json("run.json", done.about | {"config": done.config | now})
         folder.write_table("records.parquet", judge.table(verdicts))
         folder.write_json("results.json", results.model_dump(mode="json"))
-        keep(folder, lent, lend(run, verdicts.scored.target, subjects, results))
+        keep(
+            folder, lent, lend(run, verdicts.scored.target, subjects, results, sketch_kept(folder))
+        )
         if report is not None:
             report(folder, results)
         folder.write_manifest()
     return folder, results
 
 
-def _borrowing(lent: Lent | None, before: Results, specs: tuple[str, ...]) -> tuple[str, ...]:
+def _borrowing(
+    lent: Lent | None, before: Results, specs: tuple[str, ...], folder: RunFolder
+) -> tuple[str, ...]:
     """Specs of the attacks that can use what is lent, beside those of the run and those named.
 
     Raises:
@@ -97,7 +112,7 @@ def _borrowing(lent: Lent | None, before: Results, specs: tuple[str, ...]) -> tu
     if lent is None:
         return ()
     if before.data is not None:
-        check_apart(lent, (before.data.members.sha256, before.data.nonmembers.sha256))
+        check_apart(lent, sketch_kept(folder))
     names = [*(row.name for row in before.attacks), *(label(create(spec)) for spec in specs)]
     why = {spec: refusal(lent, create(spec), names) for spec in TRANSFERRED}
     able = tuple(spec for spec, reason in why.items() if reason is None)
