@@ -257,7 +257,16 @@ def test_a_changed_base_or_model_is_found(made, tmp_path) -> None:
         ({"nonmembers": "x.jsonl", "data": None}, "--nonmembers needs --members"),
         ({"epochs": 0}, "epochs"),
         ({"epoch": 2}, "did you mean 'epochs'"),
-        ({"count": 2}, "unseen train shadow"),
+        ({"count": 2}, "--count is read by unseen train shadow only"),
+        ({"near_duplicates": 0.5}, "--near-duplicates is read by unseen train reference and"),
+        ({"text_tokens": 9}, "--text-tokens is read by unseen train reference only"),
+        ({"role": "reference", "text_tokens": 9}, "nothing without --self-prompt-of"),
+        ({"role": "control", "near_duplicates": 0.5}, "nothing without --not-in"),
+        (
+            {"role": "shadow", "members": "x.jsonl", "data": None},
+            "--members says nothing of shadows",
+        ),
+        ({"n": 20, "partitions": 21}, "--partitions 21 of 20 records"),
         ({"not_in": "nowhere"}, "is no run folder"),
     ],
 )
@@ -418,6 +427,9 @@ def test_shadows_know_what_they_were_trained_on_and_more_can_be_added(made, tmp_
         unseen.train_shadows(**choices, count=3, seed=1)
     with pytest.raises(ConfigError, match="name one of its models"):
         unseen.audit_finetune(run_of=str(tmp_path / "shadows"))
+    with pytest.raises(ConfigError, match="holds 3 shadow models already, and --count 2"):
+        unseen.train_shadows(**choices, count=2)
+    assert unseen.verify_run(tmp_path / "shadows").ok
 
 
 def test_verify_finds_what_was_changed(made, control) -> None:

@@ -20,7 +20,7 @@ import numpy as np
 
 from unseen import __version__
 from unseen.data.templates import Layout, RecordEncoder, check_layout
-from unseen.errors import ConfigError, ModelError, UsageError, need
+from unseen.errors import ConfigError, ModelError, UsageError, flag, need
 from unseen.runs.drawn import Sides, draw, not_in, partitions
 from unseen.runs.folder import LOCK, RunFolder, writing
 from unseen.runs.models import layout_of
@@ -28,7 +28,7 @@ from unseen.runs.provenance import now, versions
 from unseen.runs.results import SCHEMA_VERSION
 from unseen.runs.run_of import check_base
 from unseen.runs.self_prompt import self_prompted
-from unseen.runs.train_config import RECIPE, Role, TrainRun
+from unseen.runs.train_config import NEEDED_FOR, READ_BY, RECIPE, Role, TrainRun
 from unseen.runs.trained import (
     LAYOUT,
     MANIFEST,
@@ -107,6 +107,12 @@ def train(
     sides = draw(config, others)
     for sentence in sides.notes:
         say(sentence)
+    if config.partitions > len(sides.trained):
+        raise ConfigError(
+            f"--partitions {config.partitions} of {len(sides.trained)} records that are trained on: some "
+            "parts would be empty",
+            fix=f"--partitions {min(10, len(sides.trained))}",
+        )
     base = locate(config.model, revision=config.revision, cache_dir=config.cache_dir)
     if base.adapter is not None:
         raise ModelError(
@@ -175,6 +181,14 @@ def _begin_shadows(folder: RunFolder, config: TrainRun) -> dict[str, Any]:
                 f"--out {folder.path} holds another run (other records, base or choices)",
                 fix="name another folder: --out DIR",
             )
+        there = len(list(folder.path.glob("shadow-*/run.json")))
+        if config.count < there:
+            raise ConfigError(
+                f"--out {folder.path} holds {there} shadow models already, and --count {config.count} "
+                "would have fewer",
+                fix=f"--count {there}, or more; an audit takes some of them by their folders: --shadow "
+                f"{folder.path / 'shadow-000'}",
+            )
     elif folder.path.exists() and (
         not folder.path.is_dir() or any(one.name != LOCK for one in folder.path.iterdir())
     ):
@@ -239,16 +253,34 @@ def _check_inputs(config: TrainRun, role: Role) -> None:
         faults += [
             f"{flag} says nothing of --members, all of which are trained on" for flag in idle
         ]
-    if role == "target" and config.not_in:
-        faults.append("--not-in is for reference, shadow and control models")
-    if role != "shadow" and config.count != 1:
-        faults.append("--count is for shadow models: unseen train shadow")
-    if role != "reference" and config.self_prompt_of is not None:
-        faults.append("--self-prompt-of is for reference models: unseen train reference")
+    faults += _unread(config, role)
     if faults:
         raise ConfigError(
             "; ".join(faults), fix=f"unseen train {role} --model BASE --data FILE --out DIR"
         )
+
+
+def _unread(config: TrainRun, role: Role) -> list[str]:
+    """Choices that this role would not read, each with the role that does."""
+    usual = type(config).model_fields
+    changed = {name for name in usual if getattr(config, name) != usual[name].default}
+    faults = [
+        f"{flag(name)} is read by {' and '.join(f'unseen train {one}' for one in roles)} only"
+        for name, roles in READ_BY.items()
+        if name in changed and role not in roles
+    ]
+    faults += [
+        f"{flag(name)} says nothing without {flag(needed)}"
+        for name, needed in NEEDED_FOR.items()
+        if name in changed and role in READ_BY[name] and not getattr(config, needed)
+    ]
+    if role == "shadow":
+        faults += [
+            f"{flag(name)} says nothing of shadows: each is on a half of --data (--share, --n)"
+            for name in ("members", "nonmembers")
+            if name in changed
+        ]
+    return faults
 
 
 # --- the folder --------------------------------------------------------------------------------

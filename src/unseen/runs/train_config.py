@@ -21,6 +21,23 @@ from unseen.training.recipe import Privacy, Recipe
 Role = Literal["target", "reference", "shadow", "control"]
 """What a trained model is for."""
 
+READ_BY: dict[str, tuple[Role, ...]] = {
+    "not_in": ("reference", "shadow", "control"),
+    "near_duplicates": ("reference", "shadow", "control"),
+    "self_prompt_of": ("reference",),
+    "prompt_tokens": ("reference",),
+    "text_tokens": ("reference",),
+    "count": ("shadow",),
+}
+"""Choices that not every role reads -> the roles that do."""
+
+NEEDED_FOR = {
+    "near_duplicates": "not_in",
+    "prompt_tokens": "self_prompt_of",
+    "text_tokens": "self_prompt_of",
+}
+"""Choices that say something of another one, and nothing without it."""
+
 _NAMES = re.compile(r"[\w.\-]+(\s*,\s*[\w.\-]+)+")
 
 
@@ -89,7 +106,8 @@ class TrainRun(_RecipeChoices, LayoutChoices, RecordForm):
         None, ge=1, le=10**9, description="records of --data held out; default: all others"
     )
     not_in: tuple[str, ...] = Field(
-        (), description="train runs none of whose records, trained on or held out, may be used"
+        (),
+        description="not for a target: train runs none of whose records, trained on or held out, may be used",
     )
     like: str | None = Field(
         None,
@@ -113,7 +131,9 @@ class TrainRun(_RecipeChoices, LayoutChoices, RecordForm):
     partitions: int = Field(
         1, ge=1, le=1000, description="fixed parts of the records, seen one after the other"
     )
-    count: int = Field(1, ge=1, le=10_000, description="shadow models, each on its own half")
+    count: int = Field(
+        1, ge=1, le=10_000, description="for shadows: how many, each on its own half"
+    )
 
     out: Path | None = Field(None, description="the train run's folder")
     keep_epochs: bool = Field(default=False, description="keep the model after each epoch")
