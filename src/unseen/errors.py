@@ -178,6 +178,10 @@ class StoreError(UnseenError):
     code = "store"
 
 
+UNANSWERED = "the response is empty"
+"""Why a record has no score of any attack, baselines included."""
+
+
 class UnscorableError(UnseenError):
     """One record cannot be measured or scored; its message becomes the counted reason."""
 

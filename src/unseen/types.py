@@ -62,6 +62,11 @@ class Record:
         said = [turn.content for turn in self.turns if turn.is_response]
         return "\n".join(said) if said else self.text
 
+    @property
+    def is_answered(self) -> bool:
+        """Whether the response says anything; a record with an empty one has no score."""
+        return bool(self.response.strip())
+
 
 @dataclass(frozen=True)
 class Membership:

@@ -59,6 +59,22 @@ def test_json_goes_to_stdout_alone(files, capsys) -> None:
     assert json.loads(capsys.readouterr().out)["attacks"][0]["name"] == "loss"
 
 
+def test_empty_answers_are_counted_and_nothing_more(files, capsys) -> None:
+    for number, completion in ((4, "  "), (5, "")):
+        replace_row("members.jsonl", number, completion=completion)
+    capsys.readouterr()
+    assert audit(files, "--run-dir", "mine", "--attacks", "loss,zlib", "--json") in (0, 11)
+    made = json.loads(capsys.readouterr().out)
+    assert len(made["attacks"]) > 3, "baselines too"
+    for row in made["attacks"]:
+        assert (row["n"], row["unscored"]) == ([28, 30], {"the response is empty": 2}), row["name"]
+    assert run(["score", "mine", "--json"]) in (0, 11)
+    assert json.loads(capsys.readouterr().out)["attacks"] == made["attacks"]
+    assert run(["check", "--members", files[0], "--nonmembers", files[1], "--json"]) in (0, 11)
+    checked = json.loads(capsys.readouterr().out)["attacks"]
+    assert {tuple(row["unscored"].items()) for row in checked} == {(("the response is empty", 2),)}
+
+
 def test_flag_beats_variable_beats_file(files, monkeypatch, capsys, tmp_path) -> None:
     (tmp_path / "unseen.yaml").write_text("confidence: 0.8\nseed: 3\nfolds: 4\n")
     monkeypatch.setenv("UNSEEN_SEED", "5")
@@ -182,8 +198,8 @@ BAD = {
         ("--members", "c.jsonl"),
         ("body", "--column"),
     ),
-    "empty text": (
-        lambda: replace_row("members.jsonl", 4, completion="  "),
+    "null text": (
+        lambda: replace_row("members.jsonl", 4, completion=7),
         (),
         ("members.jsonl line 5", "completion"),
     ),

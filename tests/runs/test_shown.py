@@ -71,7 +71,10 @@ def test_records_that_stand_in_the_pool_are_not_shown_to_themselves(
         other["id"] = f"p{i}"
     pool = write(tmp_path / "own.jsonl", [rows[0], near, *others])
     said: list[str] = []
-    audited(files, reference_pool=str(pool), note=said.append, attacks=("icp_ref",))
+    audit = audited(files, reference_pool=str(pool), note=said.append, attacks=("icp_ref",))
+    (check,) = (one for one in audit.results.checks if one.id == "outside_texts")
+    assert (check.status, check.value) == ("warn", 0.4)
+    assert "2 of 5 demonstrations of the reference pool are audited records" in check.detail
     assert any("2 records stand in the reference pool too" in line for line in said)
     assert any("has 5 demonstrations, icp_ref would show 10" in line for line in said)
 
@@ -150,6 +153,32 @@ def test_tokens_are_counted_in_the_corpus_or_else_in_the_pool(
     assert of_file.results.run.plan != of_pool.results.run.plan
     kept = b"".join(path.read_bytes() for path in of_file.folder.rglob("*") if path.is_file())
     assert b"frequency" not in kept
+
+
+def test_audited_records_are_not_counted(files: dict[str, Any], tmp_path: Path) -> None:
+    pool = files.pop("reference_pool")
+    files["attacks"] = ("dc_pdd", "loss")
+    with pytest.raises(DataError, match="holds audited records alone"):
+        audited(files, corpus=files["members"])
+    others = Path(pool).read_text().splitlines()
+    own = Path(files["members"]).read_text().splitlines()
+    rows = [*others, own[0], json.dumps(json.loads(own[1]) | {"completion": "Yes."})]
+    mixed = write(tmp_path / "mixed.jsonl", [json.loads(line) for line in rows])
+    plain = audited(files, corpus=pool)
+    said: list[str] = []
+    audit = audited(files, corpus=str(mixed), note=said.append)
+    assert audit.results.data is not None
+    corpus = audit.results.data.corpus
+    assert corpus is not None
+    n = corpus.n_audited
+    assert n >= 1
+    assert corpus.n == len(rows) - n
+    assert any(f"{n} of {len(rows)} texts of the corpus are audited records" in s for s in said)
+    assert not any("shown to itself" in sentence for sentence in said)
+    checks = {one.id: one for one in audit.results.checks}
+    assert f"{n} of {len(rows)} texts of the corpus are audited" in checks["outside_texts"].detail
+    of_plain = {one.id: one for one in plain.results.checks}["outside_texts"]
+    assert (of_plain.status, of_plain.value) == ("pass", 0.0)
 
 
 def test_a_corpus_that_is_missing_or_idle_is_named(files: dict[str, Any]) -> None:

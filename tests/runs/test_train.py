@@ -19,6 +19,7 @@ from unseen.data.duplicates import find_overlap
 from unseen.data.records import read_side
 from unseen.errors import ConfigError, DataError, ModelError, StoreError, UsageError
 from unseen.runs.config import FinetuneAudit
+from unseen.runs.drawn import draw
 from unseen.runs.run_of import _check_weights, check_base, of_other_bases
 from unseen.runs.shadows import read_name
 from unseen.runs.train_config import RECIPE, TrainRun, said_of_fields
@@ -102,6 +103,24 @@ def test_the_written_configuration_repeats_the_training(made, tmp_path) -> None:
     said: list[str] = []
     unseen.train(config=TrainRun(**config), note=said.append)
     assert any("trained already" in sentence for sentence in said)
+
+
+def test_empty_answers_are_left_out_and_counted(made, tmp_path) -> None:
+    given = [json.loads(line) for line in made.data.read_text().splitlines()]
+    for row in given[:3]:
+        row["completion"] = " "
+    empty = {row["id"] for row in given[:3]}
+    data = records.write(tmp_path / "some.jsonl", given)
+    for choices in ({"data": str(data), "n": 30}, {"members": str(data)}):
+        sides = draw(TrainRun(**choices), ())
+        assert not empty & {record.id for record in (*sides.trained, *sides.held_out)}
+        assert "3 records have an empty response, and are left out" in sides.notes
+    both = draw(TrainRun(members=str(data), nonmembers=str(made.nonmembers)), ())
+    assert (len(both.trained), len(both.held_out)) == (N - 3, N // 2)
+    assert "3 records have an empty response, and are left out" in both.notes
+    none = records.write(tmp_path / "none.jsonl", given[:3])
+    with pytest.raises(DataError, match="holds empty responses only"):
+        draw(TrainRun(members=str(none)), ())
 
 
 @pytest.mark.slow

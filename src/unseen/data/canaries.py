@@ -462,6 +462,8 @@ def _canaries(file: Path, content: Mapping[str, Any]) -> tuple[Canary, ...]:
         row = Row(item["row"], str(file), number, "canary")
         schema = schema or schema_of(row, format=str(content.get("format")), column=columns)
         record = Record(id_, schema.form.build(Cells(row, schema.columns)))
+        if not record.is_answered:
+            raise _no_key(file, f"{where} has an empty response")
         text = normalised(record.text)
         if text in texts:
             raise _no_key(file, f"{where} says what an earlier one says")

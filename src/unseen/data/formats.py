@@ -327,7 +327,7 @@ def _prompt_completion(cells: Cells) -> tuple[Turn, ...]:
         if isinstance(cells.value(role), list):
             sides.append(cells.turns(role))
         else:
-            text = cells.text(role, may_be_blank=role == "prompt")
+            text = cells.text(role, may_be_blank=True)
             sides.append((Turn(speaker, text),))
     _must_answer(cells, "completion", sides[1])
     return sides[0] + sides[1]
@@ -349,7 +349,9 @@ def _alpaca(cells: Cells) -> tuple[Turn, ...]:
     asked, given = cells.text("instruction"), cells.optional_text("input")
     if given.strip():
         asked = f"{asked}\n\n{given}"
-    return _with_system(cells, (Turn("user", asked), Turn("assistant", cells.text("output"))))
+    return _with_system(
+        cells, (Turn("user", asked), Turn("assistant", cells.text("output", may_be_blank=True)))
+    )
 
 
 def _with_system(cells: Cells, turns: tuple[Turn, ...]) -> tuple[Turn, ...]:
@@ -358,11 +360,10 @@ def _with_system(cells: Cells, turns: tuple[Turn, ...]) -> tuple[Turn, ...]:
 
 
 def _must_answer(cells: Cells, role: str, turns: tuple[Turn, ...]) -> None:
-    answers = [turn.content for turn in turns if turn.role == "assistant"]
-    if not any(answer.strip() for answer in answers):
-        what = "has only empty assistant turns" if answers else "has no assistant turn"
+    # An empty response is counted: the record has no score. One without a response is no record.
+    if not any(turn.role == "assistant" for turn in turns):
         raise cells.row.fault(
-            f"{what}, so there is no response to score",
+            "has no assistant turn, so there is no response to score",
             field=cells.column(role),
             fix=cells.row.removal,
         )

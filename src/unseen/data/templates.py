@@ -18,7 +18,7 @@ from typing import Literal
 
 import numpy as np
 
-from unseen.errors import ConfigError, UnscorableError, UsageError
+from unseen.errors import UNANSWERED, ConfigError, UnscorableError, UsageError
 from unseen.signals.base import Join
 from unseen.types import Encoded, Record, Tokenizer, Turn
 
@@ -112,9 +112,11 @@ class RecordEncoder:
                 out of the record as well.
 
         Raises:
-            UnscorableError: where nothing is left to score, the template does not reproduce the
-                record, or the record does not fit after the others.
+            UnscorableError: where the response is empty, nothing is left to score, the template does
+                not reproduce the record, or the record does not fit after the others.
         """
+        if not record.is_answered:
+            raise UnscorableError(UNANSWERED)
         if before or join == "plain":
             return self._encoded(record, before, join)
         encoded = self._kept.get(record.turns)

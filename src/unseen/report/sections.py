@@ -360,9 +360,16 @@ def _cost(results: Results, about: Mapping[str, Any]) -> tuple[Block, ...]:
         if (pool := data.reference_pool) is not None:
             by = " and ".join(pool.encoders)
             how = f", prompts compared by {by}" if by else ""
-            pairs.append(("reference pool", f"{pool.n:,} demonstrations{how}"))
+            pairs.append(
+                ("reference pool", f"{pool.n:,} demonstrations{how}" + _audited(pool.n_audited))
+            )
         if data.corpus is not None:
-            pairs.append(("corpus", f"tokens counted in {data.corpus.n:,} texts"))
+            pairs.append(
+                (
+                    "corpus",
+                    f"tokens counted in {data.corpus.n:,} texts{_audited(data.corpus.n_audited, ' left out')}",
+                )
+            )
         pairs += [("neighbours made by", filler.about) for filler in results.fillers]
         if (given := data.probes) is not None:
             of = f"{given.n_probes:,} given for {given.n_records:,} records"
@@ -387,6 +394,10 @@ def _cost(results: Results, about: Mapping[str, Any]) -> tuple[Block, ...]:
         not_run = tuple((f"{name}:", why) for name, why in sorted(results.skipped.items()))
         blocks.append(Audience("Attacks that were not run", (Bullets(not_run),)))
     return tuple(blocks)
+
+
+def _audited(n: int, what: str = "") -> str:
+    return f", {n:,} audited records{what}" if n else ""
 
 
 def _summed(attempts: Sequence[Mapping[str, Any]], name: str) -> list[tuple[str, int]]:

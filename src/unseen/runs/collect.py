@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from unseen.errors import AccessError, UnscorableError
+from unseen.errors import UNANSWERED, AccessError, UnscorableError
 from unseen.scoring.engine import Engine
 from unseen.scoring.generation import Generation
 from unseen.scoring.store import Store
@@ -151,6 +151,11 @@ def collect(
             no log-probabilities. Nothing has been asked yet then.
     """
     wanted = _wanted(signals, models, shadows)
+    ids = tuple(record.id for record in records)
+    empty = [record.id for record in records if not record.is_answered]
+    records, known_members, known_nonmembers = map(
+        _answered, (records, known_members, known_nonmembers)
+    )
     neighbourhood = Neighbourhood(fillers or {}, store)
     shown = _Shown(known_members, known_nonmembers, pool, corpus, neighbourhood, probes)
     cost = Cost()
@@ -188,7 +193,8 @@ def collect(
     for signal in wanted:
         if isinstance(signal, PopulationSignal):
             seen.add(_gathered(signal, records, shown, seen))
-    ids = tuple(record.id for record in records)
+    for signal in wanted:
+        seen.add((signal, id_, UnscorableError(UNANSWERED)) for id_ in empty)
     return seen.observations(wanted, ids), cost
 
 
@@ -223,6 +229,9 @@ def questions(
         progress: told how far it is.
     """
     wanted = _with_comparisons(signals, models)
+    records, known_members, known_nonmembers = map(
+        _answered, (records, known_members, known_nonmembers)
+    )
     neighbourhood = Neighbourhood(fillers or {})
     shown = _Shown(
         known_members, known_nonmembers, pool, neighbourhood=neighbourhood, probes=probes
@@ -250,13 +259,18 @@ def prompts_of(
         role: [
             prompt
             for _, _, prompts in _first_prompts(
-                _jobs(role, wanted, records, shown), _materials(model, models, shown)
+                _jobs(role, wanted, _answered(records), shown), _materials(model, models, shown)
             )
             if not isinstance(prompts, UnscorableError)
             for prompt in prompts
         ]
         for role, model in models.items()
     }
+
+
+def _answered(records: Sequence[Record]) -> tuple[Record, ...]:
+    """The records that say something: an empty response has no score, not even of its prompt."""
+    return tuple(record for record in records if record.is_answered)
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from unseen.attacks import blind
 from unseen.attacks.base import Attack
 from unseen.data.records import Records
 from unseen.data.templates import check_layout
-from unseen.errors import ConfigError
+from unseen.errors import UNANSWERED, ConfigError
 from unseen.runs.judge import Judge, Subjects
 from unseen.runs.models import measure_lengths, open_encoder
 from unseen.runs.plan import check_run_of, record_faults
@@ -103,9 +103,12 @@ def check_data(
 def _read(attacks: tuple[Attack, ...], records: Records) -> Observations:
     """What blind attacks need: signals of the text that use nothing of a model."""
     values: dict[Signal, dict[str, Any]] = {}
+    answered = [record for record in records.records if record.is_answered]
     materials = Materials(cast("Encoder", None))  # blind attacks have nobody to ask
     for signal in {signal for attack in attacks for signal in attack.signals()}:
         if isinstance(signal, TextSignal):
-            made = signal.measure(records.records, materials)
-            values[signal] = dict(zip(records.ids, made, strict=True))
-    return Observations(records.ids, values, {signal: {} for signal in values})
+            made = signal.measure(answered, materials)
+            ids = [record.id for record in answered]
+            values[signal] = dict(zip(ids, made, strict=True))
+    empty = {record.id: UNANSWERED for record in records.records if not record.is_answered}
+    return Observations(records.ids, values, dict.fromkeys(values, empty))

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from unseen.data.duplicates import inseparable, repeats_in
 from unseen.data.records import Records, read_source
-from unseen.errors import ConfigError
+from unseen.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     from unseen.data.records import Unsplit
@@ -49,19 +49,23 @@ def draw(config: TrainRun, others: Sequence[TrainedRun]) -> Sides:
     """
     if config.members is not None and config.nonmembers is not None:
         both = Records.from_files(config.members, config.nonmembers, **config.reading)
+        answered = _answered(both.records, f"{config.members} and {config.nonmembers}")
+        both = replace(both.keep(answered), notes=(*both.notes, *_empty(answered)))
         sides = Sides(both.members, both.nonmembers, both.describe(), both.notes)
         _refuse_others(sides.trained, others, config)
         return sides
     found = read_source(config.members or config.data or "", **config.reading)
     nobody = np.zeros(len(found.records), dtype=bool)
+    answered = _answered(found.records, config.members or config.data or "")
     if config.members is not None:
         _refuse_others(found.records, others, config)
-        records = found.split(~nobody, nobody)
-        return Sides(records.members, (), records.describe(), records.notes)
+        records = found.split(answered, nobody)
+        said = (*records.notes, *_empty(answered))
+        return Sides(records.members, (), records.describe(), said)
     free = not_in(found.records, others, config.near_duplicates)
-    trained, held_out = _drawn(config, found, free)
+    trained, held_out = _drawn(config, found, free & answered)
     records = found.split(trained, held_out)
-    notes = list(records.notes)
+    notes = [*records.notes, *_empty(answered)]
     if others:
         notes.append(
             f"{int((~free).sum())} of {len(free)} records occur in {', '.join(config.not_in)}, alike or "
@@ -69,6 +73,24 @@ def draw(config: TrainRun, others: Sequence[TrainedRun]) -> Sides:
         )
     notes.append(f"{int(trained.sum())} records are trained on, {int(held_out.sum())} held out")
     return Sides(records.members, records.nonmembers, records.describe(), tuple(notes))
+
+
+def _answered(records: Sequence[Record], file: str) -> BoolArray:
+    """Which records have a response: nothing can be learned from an empty one.
+
+    Raises:
+        DataError: where all are empty.
+    """
+    answered = np.array([record.is_answered for record in records], dtype=bool)
+    if not answered.any():
+        raise DataError("holds empty responses only: there is nothing to learn", path=file)
+    return answered
+
+
+def _empty(answered: BoolArray) -> list[str]:
+    """What the user should know of the records that are left out."""
+    n = int((~answered).sum())
+    return [f"{n} records have an empty response, and are left out"] if n else []
 
 
 def not_in(records: Sequence[Record], others: Sequence[TrainedRun], threshold: float) -> BoolArray:

@@ -197,7 +197,8 @@ def _fake(name: str) -> FakeTarget:
     file = name.removeprefix(_FAKE)
     if not file:
         return FakeTarget()
-    return FakeTarget((record.response for record in read_side(file)), name=name)
+    said = (record.response for record in read_side(file) if record.is_answered)
+    return FakeTarget(said, name=name)
 
 
 def _reference(config: FinetuneAudit, target: LogprobTarget) -> LogprobTarget | None:

@@ -95,7 +95,9 @@ def prepare(config: FinetuneAudit, records: Records, signals: Iterable[Signal] =
     shown = read_pool(config, split.audited.records, signals)
     pool, facts = (None, None) if shown is None else (shown.pool, shown.facts)
     notes += () if shown is None else shown.notes
-    corpus, corpus_facts = read_corpus(config, pool, signals)
+    counted = read_corpus(config, split.audited.records, pool, signals)
+    corpus, corpus_facts = (None, None) if counted is None else (counted.corpus, counted.facts)
+    notes += () if counted is None else counted.notes
     return Prepared(
         judged=split.audited,
         known=split.known,

@@ -235,14 +235,20 @@ class ReferencePool(Part):
     encoders: tuple[str, ...] = Field(
         description="how their prompts are compared: tfidf, or a sentence encoder"
     )
+    n_audited: int = Field(
+        0, description="how many of them are audited records, or nearly so: not shown to themselves"
+    )
 
 
 class CorpusFacts(Part):
     """Texts that attacks count tokens in, without the texts."""
 
     path: str
-    sha256: str = Field(description="of the texts, not of the file's bytes")
-    n: int
+    sha256: str = Field(description="of the texts that are counted, not of the file's bytes")
+    n: int = Field(description="texts that are counted")
+    n_audited: int = Field(
+        0, description="texts of the file that are audited records, or nearly so: not counted"
+    )
 
 
 class FillerFacts(Part):

@@ -73,7 +73,7 @@ def read_pool(
         pool.index(encoder)
     most = max((signal.probes for signal in retrievals(signals)), default=0)
     notes = []
-    if alike:
+    if alike and pool_needed(signals):
         notes.append(
             f"{len(alike)} records stand in the reference pool too, alike or nearly so: none is "
             "shown to itself"
@@ -83,37 +83,69 @@ def read_pool(
             f"the reference pool has {len(found)} demonstrations, icp_ref would show {most} of them"
         )
     facts = ReferencePool(
-        path=file, sha256=_content_hash(found), n=len(found), encoders=tuple(encoders)
-    )
+        path=file, sha256=_content_hash(found), n=len(found), encoders=tuple(encoders),
+        n_audited=len(set().union(*alike.values())),
+    )  # fmt: skip
     return Shown(pool, facts, tuple(notes))
 
 
+@dataclass(frozen=True)
+class Counted:
+    """A corpus that is ready: corpus, facts and notes as of `Shown`."""
+
+    corpus: Corpus
+    facts: CorpusFacts
+    notes: tuple[str, ...]
+
+
 def read_corpus(
-    config: FinetuneAudit, pool: Pool | None, signals: Sequence[Signal]
-) -> tuple[Corpus | None, CorpusFacts | None]:
+    config: FinetuneAudit,
+    records: Sequence[Record],
+    pool: Pool | None,
+    signals: Sequence[Signal],
+) -> Counted | None:
     """Texts to count tokens in: those of a file, or else of the reference pool.
 
+    What repeats an audited record, or nearly so, is not counted: its tokens would be common for
+    no other reason than that it is audited.
+
     Raises:
-        DataError: where the file cannot be read, or is empty.
+        DataError: where the file cannot be read, is empty, or holds audited records alone.
         ConfigError: where it is named and nothing would be counted.
     """
     file = config.corpus
     if not corpus_needed(signals):
         if file is not None and signals:
             raise unread("corpus", "dc_pdd")
-        return None, None
+        return None
     if file is None and pool is None:
-        return None, None
+        return None
     found = read_side(file) if file is not None else () if pool is None else pool.records
-    cache = (config.cache_dir or default_cache()) / "frequencies" if config.cache else None
-    corpus = Corpus([record.text for record in found], cache)
     where = file or config.reference_pool or ""
-    return corpus, CorpusFacts(path=where, sha256=corpus.sha256, n=corpus.n)
+    alike = repeats_in(found, records, config.near_duplicates)
+    audited = set().union(*alike.values())
+    if len(audited) == len(found):
+        raise DataError(
+            "holds audited records alone, alike or nearly so: nothing is left to count tokens in",
+            path=where,
+            fix="name a file of other texts: --corpus FILE",
+        )
+    cache = (config.cache_dir or default_cache()) / "frequencies" if config.cache else None
+    texts = [record.text for at, record in enumerate(found) if at not in audited]
+    corpus = Corpus(texts, cache)
+    notes = []
+    if audited:
+        notes.append(
+            f"{len(audited)} of {len(found)} texts of the corpus are audited records, alike or "
+            "nearly so: their tokens are not counted"
+        )
+    facts = CorpusFacts(path=where, sha256=corpus.sha256, n=corpus.n, n_audited=len(audited))
+    return Counted(corpus, facts, tuple(notes))
 
 
 def _answers(record: Record) -> bool:
     """Whether a record ends with what a model says: only then another can follow it."""
-    return record.turns[-1].is_response and bool(record.response.strip())
+    return record.turns[-1].is_response and record.is_answered
 
 
 def _check_form(found: Sequence[Record], records: Sequence[Record], file: str) -> None:

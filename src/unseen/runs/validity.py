@@ -34,6 +34,7 @@ MARGIN = 0.02
 """By how much an attack's interval must clear a baseline's to say more than the baseline."""
 
 _MANY_DROPPED = 0.1  # of the records of a side
+_MANY_AUDITED = 0.1  # of the texts that attacks take from others
 _MANY_CUT = 0.1  # of the judged records
 _MANY_UNSCORED = 0.05  # of the judged records
 
@@ -52,7 +53,9 @@ def checks(judge: Judge, verdicts: Verdicts, data: DataFacts | None) -> tuple[Ch
         data: the facts about the records; None for scores made elsewhere.
     """
     attacks = [row for row in verdicts.attacks if row.kind == "attack"]
-    of_data = [] if data is None else [_origin(data), _overlap(data), _cut(data)]
+    of_data = [] if data is None else [
+        _origin(data), _overlap(data), *_outside(data), _cut(data),
+    ]  # fmt: skip
     return (
         _blind(judge, verdicts, attacks, data),
         _control(judge, verdicts, attacks),
@@ -72,6 +75,7 @@ OF_RESULTS = (
     "control",
     "split_origin",
     "overlap",
+    "outside_texts",
     "truncation",
     "power",
     "sign",
@@ -284,6 +288,43 @@ def _overlap(data: DataFacts) -> Check:
         if many
         else None,
     )
+
+
+def _outside(data: DataFacts) -> list[Check]:
+    """The row of a reference pool or corpus, which should be of others; none where there is none."""
+    pool, corpus = data.reference_pool, data.corpus
+    found: list[str] = []
+    shares: list[float] = []
+    if pool is not None and (pool.encoders or corpus is None):
+        shares.append(pool.n_audited / pool.n)
+        found.append(
+            f"{pool.n_audited} of {pool.n} demonstrations of the reference pool are audited records, "
+            "alike or nearly so, which are shown to others and not to themselves"
+        )
+    if corpus is not None:
+        n = corpus.n + corpus.n_audited
+        shares.append(corpus.n_audited / n)
+        found.append(
+            f"{corpus.n_audited} of {n} texts of the corpus are audited records, alike or nearly so, "
+            "and are not counted"
+        )
+    if not found:
+        return []
+    many = max(shares) > _MANY_AUDITED
+    return [
+        Check(
+            id="outside_texts",
+            title="texts of others",
+            status="warn" if many else "pass",
+            value=max(shares),
+            limit=f"at most {_MANY_AUDITED:.0%} of pool and corpus are audited records",
+            detail="; ".join(found),
+            fix="name files of records that are not audited, and that nobody trained on: "
+            "--reference-pool FILE, --corpus FILE"
+            if many
+            else None,
+        )
+    ]
 
 
 def _cut(data: DataFacts) -> Check:
