@@ -210,7 +210,14 @@ def test_draws_are_independent_coins() -> None:
         ({"batch_size": 21}, 20, "there are 20 records"),
         ({"batch_size": 1}, 20, "would draw no record"),
         ({"delta": 0.05}, 20, "has to be below"),
-        ({"epsilon": 1e-6, "accountant": "rdp"}, 20, "no noise fits"),
+        (
+            {"epsilon": 1e-6, "accountant": "rdp"},
+            20,
+            r"no noise fits.* the smallest epsilon .* is 0\.0",
+        ),
+        ({"epsilon": 1e-9, "accountant": "prv"}, 20, "the smallest epsilon .* is 0.05"),
+        ({"epsilon": 900.0, "accountant": "prv"}, 20, "prv counts for minutes"),
+        ({"noise_multiplier": 1e-4, "accountant": "prv"}, 20, "prv counts for minutes"),
     ],
 )
 def test_budgets_that_protect_nobody(choices: dict[str, object], n: int, said: str) -> None:
@@ -291,6 +298,7 @@ def test_a_private_training_goes_on_from_its_checkpoint(tmp_path: Path) -> None:
         {"epsilon": 8.0, "noise_multiplier": 1.0},
         {},
         {"epsilon": -1.0},
+        {"epsilon": 1e9},
         {"epsilon": math.nan},
         {"noise_multiplier": 0.0},
         {"epsilon": 8.0, "delta": 1.0},

@@ -416,6 +416,7 @@ def _train(
         say(f"{len(examples) - len(learned)} records have no token to learn ({MANIFEST} says why)")
     folder.write_table(MANIFEST, _columns(rows))
     if recipe.privacy is not None:
+        say(f"counting what privacy costs ({recipe.privacy.accountant}): this takes some seconds")
         spent = budget(recipe, len(learned))
         about["privacy"] = asdict(spent) | {"epsilon": spent.epsilon()}
         folder.write_json("run.json", about)

@@ -172,6 +172,20 @@ class TrainRun(_RecipeChoices, LayoutChoices, RecordForm):
             raise ValueError(error.problem.partition(", ")[2] or error.problem) from error
         return value
 
+    @field_validator(*_OF_PRIVACY)
+    @classmethod
+    def _as_privacy_takes_it(cls, value: Any, info: ValidationInfo) -> Any:
+        name = info.field_name or ""
+        if value is not None:
+            one: dict[str, Any] = {name: value}
+            if name not in ("epsilon", "noise_multiplier"):
+                one["noise_multiplier"] = 1.0
+            try:
+                Privacy(**one)
+            except ConfigError as error:
+                raise ValueError(error.problem.partition(", ")[2] or error.problem) from error
+        return value
+
     def written(self) -> dict[str, Any]:
         """The choices as a YAML file has them; those without effect are left out."""
         idle = {"share"} if self.n is not None or self.members is not None else set()

@@ -25,6 +25,9 @@ from unseen.training.recipe import Accountant, Privacy, Recipe, not_finite
 from unseen.types import Encoded
 
 _MOST_EMPTY = 1 / 3
+_MOST_NOISE = 1e6  # that the search of Opacus tries
+_PRV_EPSILON = (0.05, 100.0)  # it counts to within 0.01; its grid grows with epsilon
+_PRV_NOISE = 0.1
 
 
 @dataclass(frozen=True)
@@ -84,6 +87,7 @@ def budget(recipe: Recipe, n_records: int) -> Budget:
         )
         raise ConfigError(msg, fix=f"set delta to {0.1 / n_records:.2g} or less")
     noise = privacy.noise_multiplier
+    _check_countable(privacy, rate, steps, delta)
     if noise is None:
         assert privacy.epsilon is not None  # noqa: S101 (a recipe has one of the two)
         noise = _noise(privacy.epsilon, rate, steps, delta, privacy.accountant)
@@ -242,6 +246,39 @@ def _privacy(recipe: Recipe) -> Privacy:
     if recipe.privacy is None:
         raise ConfigError("the recipe has no privacy", fix="give it Privacy(epsilon=8)")
     return recipe.privacy
+
+
+def _check_countable(privacy: Privacy, rate: float, steps: int, delta: float) -> None:
+    """Refuses what an accountant cannot count, or only in minutes, and names what it can.
+
+    Raises:
+        ConfigError: with the smallest or largest number that would do.
+    """
+    epsilon, noise = privacy.epsilon, privacy.noise_multiplier
+    if privacy.accountant == "prv":
+        if epsilon is not None and epsilon > _PRV_EPSILON[1]:
+            raise ConfigError(
+                f"got epsilon={epsilon:g}: above {_PRV_EPSILON[1]:g} the accountant prv counts for minutes",
+                fix="set accountant=rdp",
+            )
+        if noise is not None and noise < _PRV_NOISE:
+            raise ConfigError(
+                f"got noise_multiplier={noise:g}: below {_PRV_NOISE} the accountant prv counts for minutes",
+                fix="set accountant=rdp",
+            )
+    if epsilon is None:
+        return
+    least = _PRV_EPSILON[0]
+    if privacy.accountant == "rdp":
+        least = _epsilon(_MOST_NOISE, rate, steps, delta, "rdp")
+    if epsilon <= least:
+        enough = float(f"{1.1 * least:.1g}")
+        enough = enough if enough > least else 2 * enough
+        raise ConfigError(
+            f"got epsilon={epsilon:g}: no noise fits this privacy, the smallest epsilon that the "
+            f"accountant {privacy.accountant} finds at delta={delta:.2g} is {least:.2g}",
+            fix=f"set epsilon to {enough:g} or more",
+        )
 
 
 @functools.cache

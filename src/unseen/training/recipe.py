@@ -28,6 +28,10 @@ RATES: dict[Method, float] = {
 }
 
 
+MOST_EPSILON = 1000
+"""Above it there is no privacy to speak of, and accountants count for minutes."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Privacy:
     """Differential privacy: what one record can change is bounded, and hidden in noise (DP-SGD).
@@ -62,6 +66,9 @@ class Privacy:
         for name in ("epsilon", "noise_multiplier", "delta", "max_grad_norm"):
             if getattr(self, name) is not None:
                 _above_zero(self, name)
+        if self.epsilon is not None and self.epsilon > MOST_EPSILON:
+            msg = f"got epsilon={self.epsilon:g}, expected at most {MOST_EPSILON}: more protects nobody"
+            raise ConfigError(msg, fix="train without privacy: leave out epsilon")
         if self.delta is not None and self.delta >= 1:
             raise ConfigError(f"got delta={self.delta}, expected less than 1")
 
