@@ -41,6 +41,8 @@ check: $(READY)
 
 bench: $(READY)
 	$(RUN) benchmarks/engine.py
+	$(RUN) benchmarks/icp.py
+	$(RUN) benchmarks/neighbours.py
 
 clean:
 	rm -rf $(VENV)
