@@ -243,7 +243,7 @@ def suggestion(name: str, choices: Iterable[str]) -> str:
     "did you mean 'min_k'? known: loss, min_k"
     """
     known = list(choices)
-    close = difflib.get_close_matches(name.replace("-", "_"), known, n=1, cutoff=0.5)
+    close = difflib.get_close_matches(name.casefold().replace("-", "_"), known, n=1, cutoff=0.5)
     more = f" and {len(known) - _MOST_NAMES} more" if len(known) > _MOST_NAMES else ""
     listed = ", ".join(short(one) for one in known[:_MOST_NAMES]) + more
     listed = f"known: {listed}" if known else "none are known"

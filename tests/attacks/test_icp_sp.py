@@ -59,6 +59,11 @@ def test_quantiles_equal_the_formula(
     assert value == pytest.approx(slow(drawn, "quantile", "mean", quantile), rel=1e-12)
 
 
+def test_a_wrong_source_is_told_all_that_there_are() -> None:
+    with pytest.raises(ValueError, match="expected 'mask', 'generate' or 'file'"):
+        IcpSp(source="foo")  # type: ignore[arg-type]
+
+
 def test_aggregates_and_units_differ(observed: Callable[..., Observations]) -> None:
     drawn = ProbedLikelihoods(2, -10.0, np.array([-4.0, -8, -9]))
     seen = observed({MaskedProbes(): {"a": drawn}})

@@ -207,6 +207,7 @@ BAD = {
     "label without column": (lambda: None, ("--data", "members.jsonl"), ("exclude",)),
     "unknown slice": (lambda: None, ("--slice-by", "fil"), ("fil", "file")),
     "unknown attack": (lambda: None, ("--attacks", "min-l"), ("min-l", "min_k")),
+    "attack in capitals": (lambda: None, ("--attacks", "ICP_SP"), ("did you mean 'icp_sp'",)),
     "unknown field": (lambda: None, ("--attacks", "min_k[q=1]"), ("q", "k")),
     "bad field": (lambda: None, ("--attacks", "min_k[k=7]"), ("k=7",)),
     "unknown flag": (lambda: None, ("--modle", "x"), ("--modle", "--model")),

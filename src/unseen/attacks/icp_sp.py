@@ -36,7 +36,7 @@ class IcpSp:
         source: "mask" covers a part of the response; "generate" lets a generator write variants of
             it (--generator MODEL, or the reference); "file" takes those of --probes FILE.
         temperature: of the generator's sampling.
-        rate: share of the response's words that a probe masks, in (0, 1).
+        rate: share of the response's words that a probe masks, above 0; at 1, all but one.
         strategy: which are masked: "random" ones (the paper finds these best), or, in one probe, the
             least likely ("min_k") or the most likely ("max_k") of the response without a probe;
             `probes` and `seed` then have no say.
@@ -79,15 +79,15 @@ class IcpSp:
 
     def __post_init__(self) -> None:
         # All refuse what they cannot do.
+        if self.source not in ("mask", "generate", "file"):
+            msg = f"got source={self.source!r}, expected 'mask', 'generate' or 'file'"
+            raise ValueError(msg)
         self._measure.signals()
         self._aggregation  # noqa: B018
         if self.likelihood == "petal":  # needs less, of this object alone
             object.__setattr__(self, "access", Access.LABEL)
         if self.strategy != "random":
             self._refuse(("probes", "seed"), f"strategy={self.strategy} needs no")
-        if self.source not in ("mask", "generate", "file"):
-            msg = f"got source={self.source!r}, expected 'mask', 'generate' or 'file'"
-            raise ValueError(msg)
         if self.source != "mask":
             self._refuse(_OF_MASKS, f"source={self.source} masks nothing and needs no")
         if self.source != "generate":

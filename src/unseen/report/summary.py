@@ -141,8 +141,9 @@ def footnotes(results: Results) -> list[str]:
         f"{percent_rate(fpr)} FPR cannot be resolved with these non-members: it takes {needed}"
         for fpr, needed in sorted(hidden.items())
     ]
-    if not results.control and results.control_note:
-        notes.append(f"control: not measured; {results.control_note}")
+    if results.control_note:
+        left_out = "" if results.control else "not measured; "
+        notes.append(f"control: {left_out}{results.control_note}")
     for attack in (*results.attacks, *results.control):
         if attack.note is not None:
             notes.append(f"{_full_name(attack)} is not judged: {attack.note}")

