@@ -200,3 +200,8 @@ def test_a_broken_file_is_named(folder: Path, content: str, why: str) -> None:
         "bag_of_words[model=logistic]",
         "writing",
     }
+
+
+def test_truth_is_written_in_any_case() -> None:
+    assert attacks.create("spv[log=true]") == attacks.create("spv[log=True]")
+    assert attacks.create("fusion[reference=false]") == attacks.create("fusion[reference=False]")

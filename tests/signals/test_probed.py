@@ -156,3 +156,9 @@ def test_joined_records_do_not_change_what_is_asked_of_others() -> None:
     for join in ("user", "plain", "turn"):
         MaskedProbes(join=join).ask(chat(LONG), Materials(encoder))  # type: ignore[arg-type]
     assert encoder.encode(chat(LONG)) is before
+
+
+def test_a_response_of_marks_alone_says_so() -> None:
+    record = Record("a", (Turn("user", "Well?"), Turn("assistant", "\U0001f600 \U0001f601 !!")))
+    with pytest.raises(UnscorableError, match="no letter or digit in it"):
+        MaskedProbes().made_from(record)

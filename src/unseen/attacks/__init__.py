@@ -183,6 +183,8 @@ def _read(field: dataclasses.Field[Any], text: str) -> Any:
         value = ast.literal_eval(text)
     except (ValueError, SyntaxError):
         value = text
+    if isinstance(field.default, bool) and text.lower() in ("true", "false"):
+        return text.lower() == "true"
     if isinstance(field.default, str):
         return value if isinstance(value, str) else text
     for kind, expected in ((bool, "True or False"), (int, "a whole number"), (float, "a number")):

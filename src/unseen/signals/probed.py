@@ -15,6 +15,7 @@ from unseen.signals.masks import LEVELS, Level, Span, covered, drawn, units
 from unseen.types import FloatArray, Record, Tokenizer, TokenStats, Turn
 
 TOO_SHORT = "too short to mask a part of it"
+NOTHING_TO_MASK = "no letter or digit in it that a mask could cover"
 
 
 @dataclass(frozen=True)
@@ -253,7 +254,7 @@ class MaskedProbes:
             if len(made) == self.probes:
                 break
         if not made:
-            raise UnscorableError(TOO_SHORT)
+            raise UnscorableError(TOO_SHORT if any(spans) else NOTHING_TO_MASK)
         return list(made.values())
 
     def _masked(self, text: str, number: int, spans: list[Span]) -> str:
