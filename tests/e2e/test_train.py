@@ -92,6 +92,11 @@ def test_a_yaml_file_of_an_audit_is_not_read_unasked(place: Path, capsys) -> Non
         (["--out", "t", "--data", "none.jsonl"], "none.jsonl"),
         (["--out", "t", "--template", "none.jinja"], "--template"),
         (["--out", "t", "--delta", "0.1"], "epsilon"),
+        (
+            ["--out", "t", "--method", "prompt", "--virtual-tokens", "9999"],
+            "leave no room for text",
+        ),
+        (["--out", "t", "--model", "tb2"], "there is no folder tb2, and"),
         (["--out", "t", "--epsilon", "0"], "--epsilon: got '0', expected a number above 0"),
         (["--out", "t", "--epsilon", "1e9"], "expected at most 1000: more protects nobody"),
         (["--out", "all.jsonl"], "--out all.jsonl is a file"),

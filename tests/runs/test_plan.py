@@ -2,6 +2,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import records
 
 import unseen
 from unseen.attacks import create
@@ -68,3 +69,21 @@ def test_a_reference_that_is_its_own_surrogate_is_no_control_of_petal() -> None:
     assert "petal is not repeated on the reference: this is its own surrogate" in str(note)
     able, note = _control(FinetuneAudit(control="all", surrogate="x"), attacks, models)
     assert (able, note) == (tuple(attacks), None)
+
+
+def test_attacks_that_need_more_known_records_than_can_be_set_aside_are_left_out(tmp_path) -> None:
+    members, nonmembers = records.sides(tmp_path, 30)
+    said: list[str] = []
+    result = unseen.audit_finetune(
+        model=f"fake/{members}", members=str(members), nonmembers=str(nonmembers),
+        reference="fake/", attacks=("loss", "recall", "con_recall", "rmia[against=reference]"),
+        run_dir=tmp_path / "run", bootstrap=200, cache=False, preflight=False, note=said.append,
+    )  # fmt: skip
+    rows = {row.name: row for row in result.results.attacks}
+    assert not {"recall", "con_recall"} & rows.keys()
+    why = "it needs 7 non-members set aside, which takes 35 non-members"
+    assert why in result.results.skipped["recall"]
+    assert "members set aside" in result.results.skipped["con_recall"]
+    assert any(sentence.startswith("recall is not run: it needs 7") for sentence in said)
+    assert not sum(rows["rmia[against=reference]"].unscored.values()), "a population is set aside"
+    assert result.results.data.set_aside == (0, 6)

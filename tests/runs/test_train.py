@@ -300,6 +300,7 @@ def test_files_that_hold_too_little(made, tmp_path) -> None:
     file = tmp_path / "few.jsonl"
     for text, message in (
         ("", "is an empty file"),
+        (40 * '{"text": "All of these say the very same."}\n', "holds 40 of 40"),
         ('{"text": "One record alone is here."}\n', "holds one record"),
     ):
         file.write_text(text)
@@ -456,6 +457,7 @@ def test_verify_finds_what_was_changed(made, control) -> None:
     (control.folder / "losses.csv").write_text("changed")
     found = unseen.verify_run(control.folder)
     assert [item.what for item in found.items if not item.ok] == ["losses.csv"]
+    assert "train again" in next(item.fix for item in found.items if not item.ok)
     with pytest.raises(ConfigError, match="is a training, and no audit"):
         unseen.gate_run(control.folder, {"auc": 0.6})
 

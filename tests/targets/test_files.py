@@ -216,7 +216,7 @@ REFUSED = [
         "cannot get 'nobody/nothing-here' from the hub",
         "check the name and the network|not asked",
     ),
-    (not_even_a_hub_name, "cannot get 'no such model!' from the hub", "local folder"),
+    (not_even_a_hub_name, "there is no folder no such model!, and the hub has no", "ORG/NAME"),
 ]
 
 

@@ -34,7 +34,7 @@ from unseen.runs.plan import (
     plan_id,
 )
 from unseen.runs.preflight import checked_first
-from unseen.runs.prepared import Prepared, data_facts, prepare, read
+from unseen.runs.prepared import Prepared, data_facts, prepare, read, too_few_known
 from unseen.runs.provenance import now, versions
 from unseen.runs.results import SCHEMA_VERSION, Check, Results, RunFacts, ThreatModel
 from unseen.runs.run_of import of_other_bases, of_run, records_of_run
@@ -214,7 +214,12 @@ def ready(
     lent = None if config.fusion_from is None else borrow(config.fusion_from)
     if lent is not None:
         check_apart(lent, sketched(prepared.judged.records))
-    plan = plan_attacks(config, attacks, models, lent)
+    short = {
+        name: why
+        for name, (attack, _) in attacks.items()
+        if (why := too_few_known(attack.signals(), prepared)) is not None
+    }
+    plan = plan_attacks(config, attacks, models, lent, short)
     for name, why in plan.skipped.items():
         say(f"{name} is not run: {why}")
     if _asks_for_self_prompted(plan) and who_taught(config.reference) is None:

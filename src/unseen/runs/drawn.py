@@ -144,9 +144,14 @@ def _drawn(config: TrainRun, found: Unsplit, free: BoolArray) -> tuple[BoolArray
     order = rng.permutation(len(groups)).tolist()
     trained = _filled(groups, order, wanted, len(free))
     if not trained.any():
+        smallest = min(map(len, groups), default=0)
+        what = "have one text" if config.cluster_by is None else "are one cluster, or have one text"
+        last = n_free if config.not_in else n_free - 1
+        fits = 0 < smallest <= last
         raise ConfigError(
-            f"no {wanted} records can be taken without splitting a cluster",
-            fix="--n N, with a larger N",
+            f"no {wanted} records can be taken: those that {what} stay on one side, and the smallest "
+            f"such group holds {smallest} of {n_free}",
+            fix=f"--n {smallest}, or more" if fits else f"a file with other texts too, not {file}",
         )
     rest = [at for at in order if not trained[groups[at][0]]]
     room = len(free) if config.held_out is None else config.held_out

@@ -219,8 +219,9 @@ def plan_attacks(
     attacks: dict[str, tuple[Attack, bool]],
     models: dict[str, Model],
     lent: Lent | None = None,
+    short: Mapping[str, str] | None = None,
 ) -> Plan:
-    """Which attacks the models allow, and which of them the reference can repeat as control.
+    """Which attacks models and records allow, and which of them the reference can repeat as control.
 
     Raises:
         AccessError: where an attack that the user named cannot be run.
@@ -230,7 +231,9 @@ def plan_attacks(
     skipped: dict[str, str] = {}
     for name, (attack, named) in attacks.items():
         why = _obstacle(config, attack, models)
-        if why is None:
+        if why is None and short and name in short:
+            skipped[name] = short[name]  # it would have a reason for every record, and no score
+        elif why is None:
             run.append(attack)
         elif named:
             raise AccessError(
@@ -254,8 +257,12 @@ def plan_attacks(
     skipped |= left_out
     run = list(without(run, left_out))
     if all(is_blind(attack) for attack in run):
-        raise AccessError("no attack is left to run", fix=_able(config, models))
-    if config.shadow and not any(map(needs_shadows, run)):
+        why_none = "; ".join(f"{name}: {why}" for name, why in (short or {}).items())
+        raise AccessError(
+            "no attack is left to run" + (f" ({why_none})" if why_none else ""),
+            fix=_able(config, models),
+        )
+    if config.shadow and not any(map(needs_shadows, run)) and not short:
         raise unread("shadow", "lira", "rmia")
     if lent is not None and not any(map(lent.of, run)):
         raise unread("fusion_from", "transferred")

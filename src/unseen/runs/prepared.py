@@ -20,7 +20,13 @@ from unseen.runs.given import Given, read_probes
 from unseen.runs.rendered import rendered
 from unseen.runs.results import CorpusFacts, DataFacts, ReferencePool, Side
 from unseen.runs.shown import read_corpus, read_pool
-from unseen.signals.base import Encoder, Signal, known_needed, population_wanted
+from unseen.signals.base import (
+    Encoder,
+    PopulationSignal,
+    Signal,
+    known_needed,
+    population_wanted,
+)
 from unseen.signals.frequencies import Corpus
 from unseen.signals.retrieval import Pool
 
@@ -69,8 +75,9 @@ def prepare(config: FinetuneAudit, records: Records, signals: Iterable[Signal] =
         )
     members, nonmembers = known_needed(signals)
     room = len(apart.nonmembers) // (1 + JUDGED_PER_KNOWN)
-    if nonmembers <= room:
-        nonmembers = max(nonmembers, min(population_wanted(signals), room))
+    population = min(population_wanted(signals), room)
+    # Where there are too few for what stands before a text, a population is set aside all the same.
+    nonmembers = max(nonmembers, population) if nonmembers <= room else population or nonmembers
     split = set_aside(
         apart, members=members, nonmembers=nonmembers, rng=np.random.default_rng([config.seed, 1])
     )
@@ -111,6 +118,30 @@ def prepare(config: FinetuneAudit, records: Records, signals: Iterable[Signal] =
         corpus_facts=corpus_facts,
         given=given,
     )
+
+
+def too_few_known(signals: Iterable[Signal], prepared: Prepared) -> str | None:
+    """Why signals have too few records set aside to say anything, or None where they have enough."""
+    signals = tuple(signals)
+    wanted = known_needed(signals)
+    populated = any(isinstance(signal, PopulationSignal) for signal in signals)
+    sides = (
+        ("members", wanted[0], prepared.judged.members, prepared.known.members),
+        (
+            "non-members",
+            max(wanted[1], populated),
+            prepared.judged.nonmembers,
+            prepared.known.nonmembers,
+        ),
+    )
+    for side, count, judged, known in sides:
+        there, takes = len(judged) + len(known), (1 + JUDGED_PER_KNOWN) * count
+        if count and (there < takes or not known):
+            return (
+                f"it needs {count} {side} set aside, which takes {takes} {side} (four to judge for each), "
+                f"and there are {there}"
+            )
+    return None
 
 
 def data_facts(

@@ -401,6 +401,12 @@ def _train(
     )
     layout = layout_of(config)
     in_front = recipe.virtual_tokens if recipe.method in ("prefix", "prompt") else 0
+    if in_front >= target.max_length - 1:
+        raise ConfigError(
+            f"--virtual-tokens {in_front} leave no room for text: the model reads {target.max_length} "
+            "tokens",
+            fix="--virtual-tokens 20",
+        )
     encoder = RecordEncoder(target.tokenizer, layout, limit=target.max_length - in_front)
     check_layout(encoder, (*sides.trained, *sides.held_out))
     template = hashlib.sha256((encoder.template or "plain").encode()).hexdigest()

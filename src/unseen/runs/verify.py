@@ -156,7 +156,7 @@ def _of_training(folder: RunFolder, items: list[Item], about: dict[str, Any]) ->
         return Verification(folder=str(path), items=tuple(items))
     missing = [name for name in NEEDED_OF_TRAINING if not (path / name).exists()]
     items += [Item(what=name, ok=False, detail="is missing", fix=_TRAIN_AGAIN) for name in missing]
-    items += _files(folder, missing)
+    items += _files(folder, missing, _TRAIN_AGAIN)
     if all(item.ok for item in items):
         _tried(items, MANIFEST, lambda: _trained(path), lambda said: said)
     items += _foreign(folder)
@@ -185,7 +185,7 @@ def _foreign(folder: RunFolder) -> list[Item]:
     ]
 
 
-def _files(folder: RunFolder, missing: list[str]) -> list[Item]:
+def _files(folder: RunFolder, missing: list[str], again: str = _AGAIN) -> list[Item]:
     """Every file against its hash; those that are known to be missing are not said twice."""
     try:
         faults = _altered(folder)
@@ -193,7 +193,7 @@ def _files(folder: RunFolder, missing: list[str]) -> list[Item]:
         return [Item(what="manifest.sha256", ok=False, detail=error.problem, fix=error.fix)]
     parts = (fault.rsplit(" ", 2) for fault in faults)
     items = [
-        Item(what=name, ok=False, detail=f"{verb} {what}", fix=_AGAIN)
+        Item(what=name, ok=False, detail=f"{verb} {what}", fix=again)
         for name, verb, what in parts
         if name not in missing
     ]

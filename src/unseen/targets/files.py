@@ -174,6 +174,11 @@ def _from_hub(model: str, revision: str | None) -> str:
             if offline
             else (type(error).__name__)
         )
+        if "/" not in model:
+            raise ModelError(
+                f"there is no folder {model}, and the hub has no model of that name: {why}",
+                fix="give the path of a model folder, or a hub name such as ORG/NAME",
+            ) from error
         raise ModelError(
             f"cannot get {model!r} from the hub, and there is no folder of that name: {why}",
             fix="download it first, without --offline, or give the path of a local folder"
