@@ -178,6 +178,9 @@ class StoreError(UnseenError):
     code = "store"
 
 
+NO_ROOM = "does not fit into the context after the records before it"
+"""Why a record has no score of an attack that shows others first."""
+
 UNANSWERED = "the response is empty"
 """Why a record has no score of any attack, baselines included."""
 

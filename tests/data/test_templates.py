@@ -135,7 +135,7 @@ def test_one_token_has_no_left_context() -> None:
 def test_an_empty_record_is_unscored(tokenizer: Tokenizer) -> None:
     with pytest.raises(UnscorableError):
         encoder(tokenizer).encode(document(""))
-    with pytest.raises(UnscorableError, match="does not reproduce the response"):
+    with pytest.raises(UnscorableError, match="the response is empty"):
         encoder(tokenizer).encode(chat("Hi?", ""))
 
 

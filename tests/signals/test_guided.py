@@ -119,7 +119,7 @@ def test_the_second_round_is_asked_counted_and_foreseen() -> None:
     assert list(seen.values[signals[0]]) == ["a", "c"]
     assert seen.missing[signals[0]] == {
         "b": "too short to mask a part of it",
-        "d": "does not fit into the context after the records before it",
+        "d": "does not fit into the context after a probe",
     }
     value = seen.get(signals[0], "a")
     assert value.plain == seen.get(signals[1], "a").plain

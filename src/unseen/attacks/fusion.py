@@ -28,7 +28,8 @@ class Fusion:
 
     It learns from known records, so an attacker needs some; no record is judged by a model that
     was fitted to it. Baselines, and attacks that learn themselves, are left out: the scores of
-    these already hold labels of the records that it would judge.
+    these already hold labels of the records that it would judge. Named alone it learns from the
+    attacks of an ordinary audit; beside others, from these: `--attacks default,fusion,loss`.
 
     Attributes:
         reference: whether scores count that compare the target with a reference model.

@@ -18,7 +18,7 @@ from typing import Literal
 
 import numpy as np
 
-from unseen.errors import UNANSWERED, ConfigError, UnscorableError, UsageError
+from unseen.errors import NO_ROOM, UNANSWERED, ConfigError, UnscorableError, UsageError
 from unseen.signals.base import Join
 from unseen.types import Encoded, Record, Tokenizer, Turn
 
@@ -188,8 +188,7 @@ class RecordEncoder:
             scored[shared : shared + 1] = [False] * len(scored[shared : shared + 1])
         excess = max(0, len(ids) - self.max_length)
         if excess and before:
-            reason = "does not fit into the context after the records before it"
-            raise UnscorableError(reason)
+            raise UnscorableError(NO_ROOM)
         if excess:
             start = self._n_begin(ids) if self.layout.truncation == "left" else self.max_length
             cut = slice(start, start + excess)

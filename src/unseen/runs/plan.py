@@ -247,7 +247,7 @@ def plan_attacks(
     idle = lent is not None and all(borrowing[label(one)] for one in run if lent.of(one))
     for name, why in too_few.items():
         if attacks[name][1] or (idle and borrowing[name]):
-            fix = f"--attacks 'default,{name}'"
+            fix = f"--attacks 'default,{name}', or '{name}' alone, which then learns from the default ones"
             if borrowing[name]:
                 more = lacking(lent, attacks[name][0], labels)
                 given = [*config.attacks, *(one for one in more if one not in config.attacks)]

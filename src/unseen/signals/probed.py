@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from unseen.errors import UnscorableError
+from unseen.errors import NO_ROOM, UnscorableError
 from unseen.signals.base import JOINS, TARGET, Ask, Encoder, Join, Materials, one_request
 from unseen.signals.masks import LEVELS, Level, Span, covered, drawn, units
 from unseen.types import FloatArray, Record, Tokenizer, TokenStats, Turn
@@ -118,7 +118,13 @@ def after(record: Record, probe: Record, encoder: Encoder, join: Join, alone: As
     Raises:
         UnscorableError: where it does not fit, or other tokens would be scored than without it.
     """
-    ask = one_request(encoder.encode(record, before=(probe,), join=join))
+    try:
+        ask = one_request(encoder.encode(record, before=(probe,), join=join))
+    except UnscorableError as error:
+        if error.problem != NO_ROOM:
+            raise
+        reason = "does not fit into the context after a probe"
+        raise UnscorableError(reason) from error
     if ask.scored != alone.scored:
         reason = "the template changes the response when a probe stands before it"
         raise UnscorableError(reason)
