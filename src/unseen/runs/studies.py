@@ -212,10 +212,11 @@ def _epsilon(values: Sequence[str], config: TrainStudy) -> list[Point]:
         if value == "none":
             points.append(Point("none", None, _tabled(config)))
             continue
-        epsilon = _number("epsilon", value, least=0.01, most=10_000)
-        points.append(
-            Point(f"ε = {epsilon:g}", epsilon, _tabled(config), training={"epsilon": epsilon})
-        )
+        epsilon = _number("epsilon", value, least=0.01, most=1000)
+        training: dict[str, Any] = {"epsilon": epsilon}
+        if "accountant" not in config.model_fields_set:
+            training["accountant"] = "rdp"  # where epsilon is large, the other takes minutes
+        points.append(Point(f"ε = {epsilon:g}", epsilon, _tabled(config), training=training))
     return points
 
 
