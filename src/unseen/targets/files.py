@@ -8,6 +8,7 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from unseen.errors import ModelError
 
@@ -172,7 +173,7 @@ def _from_hub(model: str, revision: str | None) -> str:
         why = (
             "the hub is not asked (offline), and it is not in its cache"
             if offline
-            else (type(error).__name__)
+            else _why(hub, error)
         )
         if "/" not in model:
             raise ModelError(
@@ -306,3 +307,16 @@ def no_base(name: str) -> ModelError:
         f"{name} is no adapter, so it has no base model to compare with",
         fix="name the model that it was fine-tuned from: --reference MODEL",
     )
+
+
+def _why(hub: Any, error: Exception) -> str:
+    """What the hub's error means."""
+    if isinstance(error, hub.errors.LocalEntryNotFoundError):
+        return "the hub cannot be reached, and it is not in its cache"
+    if isinstance(error, hub.errors.GatedRepoError):
+        return "it is there for those only who have asked for it on the hub"
+    if isinstance(error, hub.errors.RepositoryNotFoundError):
+        return "the hub has no model of that name, or not for everybody"
+    if isinstance(error, hub.errors.RevisionNotFoundError):
+        return "it has no such revision"
+    return type(error).__name__

@@ -179,6 +179,8 @@ def open_filler(
     except Exception as error:
         first = str(error).strip().splitlines()
         why = first[0][:200] if first else type(error).__name__
+        if why.startswith("Unrecognized configuration class"):
+            why = "it is neither a masked language model nor a T5"
         raise ModelError(f"cannot load the filler {name}: {why}", fix=_EXAMPLES) from error
     if missing := sorted(info.get("missing_keys", ())):
         raise _random_head(name, f"its folder has no weights for {missing[0]}")
