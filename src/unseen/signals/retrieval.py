@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
@@ -11,6 +14,7 @@ import numpy as np
 from unseen.errors import UnscorableError
 from unseen.signals.base import TARGET, Ask, Join, Materials, Signal, one_request
 from unseen.signals.embedding import text_encoder
+from unseen.signals.kept import Kept
 from unseen.signals.probed import ProbedLikelihoods, after_each, check_probes, sums
 from unseen.types import FloatArray, Record, TokenStats
 
@@ -34,15 +38,21 @@ class Pool:
         records: at least one; none of them is judged.
         alike: id of a judged record -> places of demonstrations that repeat it, or nearly so. Those
             with the very same text are found without it.
+        cache: folder for the vectors of prompts, one file for each pool and encoder; None keeps
+            nothing.
 
     Attributes:
         records: as given.
     """
 
     def __init__(
-        self, records: Sequence[Record], alike: Mapping[str, Collection[int]] | None = None
+        self,
+        records: Sequence[Record],
+        alike: Mapping[str, Collection[int]] | None = None,
+        cache: Path | None = None,
     ) -> None:
         self.records = tuple(records)
+        self._kept = Kept(cache)
         self._alike = alike or {}
         self._texts = [_folded(record.text) for record in self.records]
         self._indexes: dict[str, Index] = {}
@@ -56,8 +66,9 @@ class Pool:
         """
         if encoder not in self._indexes:
             prompts = [prompt_of(record) for record in self.records]
-            kind = _Tfidf if encoder == TFIDF else _Sentences
-            self._indexes[encoder] = kind(prompts, encoder)
+            self._indexes[encoder] = (
+                _Tfidf(prompts) if encoder == TFIDF else _Sentences(prompts, encoder, self._kept)
+            )
         return self._indexes[encoder]
 
     def nearest(self, record: Record, encoder: str) -> list[int]:
@@ -90,7 +101,7 @@ def prompt_of(record: Record) -> str:
 class _Tfidf:
     """TF-IDF over runs of two to four characters within words, so that any script will do."""
 
-    def __init__(self, prompts: Sequence[str], _: str) -> None:
+    def __init__(self, prompts: Sequence[str]) -> None:
         from sklearn.feature_extraction.text import TfidfVectorizer
 
         self._vectors = TfidfVectorizer(analyzer="char_wb", ngram_range=(2, 4), sublinear_tf=True)
@@ -111,9 +122,15 @@ class _Tfidf:
 class _Sentences:
     """A sentence encoder, by its folder or name."""
 
-    def __init__(self, prompts: Sequence[str], encoder: str) -> None:
+    def __init__(self, prompts: Sequence[str], encoder: str, kept: Kept) -> None:
         self._encoder = text_encoder(encoder)
-        self._matrix = self._encoder.vectors(list(prompts))
+        content = hashlib.sha256(json.dumps(prompts).encode()).hexdigest()
+        made_of = ("prompts", self._encoder.fingerprint, content)
+        found: FloatArray | None = kept.get(*made_of)
+        if found is None or len(found) != len(prompts):
+            found = self._encoder.vectors(list(prompts))
+            kept.put(found, *made_of)
+        self._matrix = found
 
     def similarities(self, prompt: str) -> FloatArray:
         found: FloatArray = self._matrix @ self._encoder.vectors([prompt])[0]
