@@ -13,6 +13,7 @@ import tiny
 
 from unseen import attacks
 from unseen.cli.main import run
+from unseen.data.synthetic import people
 
 
 @pytest.fixture(autouse=True)
@@ -114,7 +115,9 @@ def test_score_evaluate_ls_schema(files, capsys) -> None:
 
 def test_what_was_not_measured_is_measured_by_the_command_of_the_message(files, capsys) -> None:
     Path("the runs").mkdir()
-    more = ("--attacks", "loss,dc_pdd", "--corpus", "nonmembers.jsonl")
+    rows = [records.row(record) for record in people(9, 77)]
+    records.write(Path("corpus.jsonl"), rows)
+    more = ("--attacks", "loss,dc_pdd", "--corpus", "corpus.jsonl")
     assert audit(files, "--run-dir", "the runs/a", *more) == 0
     for expected in ("a-2", "a-3"):
         capsys.readouterr()
@@ -409,7 +412,7 @@ BAD = {
     "generator is not there": (
         lambda: None,
         ("--attacks", "icp_sp[source=generate]", "--generator", "nowhere"),
-        ("cannot load the generator: cannot get 'nowhere'",),
+        ("cannot load the generator: there is no folder nowhere",),
     ),
     "surrogate is not there": (
         lambda: None,
@@ -436,7 +439,7 @@ BAD = {
     "fusion is no fusion": (
         lambda: broken("fusion.json", "{}"),
         ("--attacks", "transferred", "--fusion-from", "fusion.json"),
-        ("fusion.json is no fusion.json of this version", "unseen score RUN"),
+        ("fusion.json is no fusion.json of this version", "run its audit again"),
     ),
     "run of no run": (
         lambda: Path("d").mkdir(),

@@ -153,7 +153,7 @@ def test_killed_at_any_moment_it_ends_with_the_same_weights(place: Path, method:
     assert len(about["attempts"]) >= kills
     assert about["attempts"][-1]["status"] == "complete"
     assert not Path("killed/checkpoint").exists()
-    assert run(["verify", "killed"]) == 0
+    assert run(["verify", "killed"]) == 0, sorted(map(str, Path("killed").rglob("*")))
 
 
 @pytest.mark.slow

@@ -384,7 +384,7 @@ def test_values_of_single_tokens_are_kept_only_where_asked_for(audit) -> None:
     assert {row.name: row.auc for row in (*again.results.attacks, *again.results.control)} == before
     with pytest.raises(ConfigError, match="not kept") as caught:
         unseen.score_run(first.folder, ["min_k[k=0.5]"])
-    assert "'min_k[k=0.5]'" in caught.value.fix
+    assert "min_k[k=0.5]'" in caught.value.fix
 
 
 @pytest.mark.parametrize("name", ["results.json", "records.parquet", "run.json", "config.yaml"])

@@ -185,7 +185,7 @@ def test_what_a_model_writes_can_always_be_read(made: SimpleNamespace, tmp_path:
 @pytest.mark.parametrize(
     ("role", "changes", "problem"),
     [
-        ("target", {}, "--self-prompt-of is for reference models"),
+        ("target", {}, "--self-prompt-of is read by unseen train reference only"),
         ("reference", {"data": None}, "--self-prompt-of needs --data FILE"),
         ("reference", {"members": "x.jsonl"}, "--members and --nonmembers say nothing"),
         ("reference", {"self_prompt_of": "./nowhere"}, "there is no model folder ./nowhere"),

@@ -30,6 +30,7 @@ import io
 import json
 import os
 import re
+import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -41,6 +42,7 @@ from pydantic import ValidationError
 from unseen.errors import ConfigError, StoreError, visible
 from unseen.runs.results import SCHEMA_VERSION, Results
 from unseen.signals.base import Observations, Signal, key
+from unseen.targets.gguf import UNFINISHED
 from unseen.types import TokenStats
 
 if TYPE_CHECKING:
@@ -206,7 +208,15 @@ class RunFolder:
         return Observations(tuple(ids), values, missing)
 
     def write_manifest(self) -> None:
-        """A hash of every file of the run, for whoever must know that none was changed."""
+        """A hash of every file of the run, for whoever must know that none was changed.
+
+        What a killed process has left half written goes before.
+        """
+        for left in self.path.rglob(f".*{UNFINISHED}"):
+            if left.is_dir():
+                shutil.rmtree(left, ignore_errors=True)
+            else:
+                left.unlink(missing_ok=True)
         lines = [
             f"{_sha256(file)}  {file.relative_to(self.path).as_posix()}\n"
             for file in sorted(self._files())
@@ -285,7 +295,9 @@ class RunFolder:
         file = self.path / name
         with writing(file, self._flags):
             file.parent.mkdir(parents=True, exist_ok=True)
-            handle, draft = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
+            handle, draft = tempfile.mkstemp(
+                dir=file.parent, prefix=f".{file.name}.", suffix=UNFINISHED
+            )
             try:
                 with os.fdopen(handle, "wb") as stream:
                     stream.write(content)

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
 _LAYOUT = 1  # goes up when files that were converted before have to be converted anew
 _MAGIC = b"GGUF"
-_UNFINISHED = ".unseen-part"
+UNFINISHED = ".unseen-part"
+"""Ends the hidden names of what is being written."""
 _STALE_SECONDS = 6 * 3600.0
 _ON_DISK_FULL = "free some space, or choose another folder"
 
@@ -103,7 +104,7 @@ def new_folder(out: Path) -> Iterator[Path]:
     Raises:
         StoreError: it cannot be made, filled or named, or `out` has content.
     """
-    draft = out.parent / f".{out.name}.{secrets.token_hex(4)}{_UNFINISHED}"
+    draft = out.parent / f".{out.name}.{secrets.token_hex(4)}{UNFINISHED}"
     try:
         if out.exists() and (not out.is_dir() or any(out.iterdir())):
             msg = f"{out} exists already"
@@ -128,7 +129,7 @@ def new_folder(out: Path) -> Iterator[Path]:
 
 def _sweep(parent: Path) -> None:
     """Removes what processes left that were killed long ago."""
-    for left in parent.glob(f".*{_UNFINISHED}"):
+    for left in parent.glob(f".*{UNFINISHED}"):
         with contextlib.suppress(OSError):
             if time.time() - left.stat().st_mtime > _STALE_SECONDS:
                 shutil.rmtree(left, ignore_errors=True)
