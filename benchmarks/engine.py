@@ -207,6 +207,29 @@ def differences(
     ]
 
 
+def finish(rows: Sequence[Row], machine: dict[str, Any], *, json_: bool) -> int:
+    """Prints all ratios; returns the exit code: 1 where one is not what it should be."""
+    if json_:
+        results = [asdict(row) for row in rows]
+        print(json.dumps({"machine": machine, "results": results}, indent=1))
+    else:
+        print(f"{'':52} {'CPU':>9} {'wall':>9}   goal")
+        for row in rows:
+            print(f"{row.name:52} {row.cpu:9.3g} {row.wall:9.3g}   {row.goal or '-':8}", end="")
+            print("" if row.met else " MISSED")
+    return 0 if all(row.met for row in rows) else 1
+
+
+def the_machine() -> dict[str, Any]:
+    """What ratios may depend on."""
+    return {
+        "torch": torch.__version__,
+        "threads": torch.get_num_threads(),
+        "cores": os.cpu_count() or 0,
+        "load": round(os.getloadavg()[0], 1),
+    }
+
+
 def say(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
@@ -243,11 +266,7 @@ def main() -> int:
     records = documents(options.records)
     requests = [one_request(encoder.encode(record)).requests[0] for record in records]
     lengths = [request.length for request in requests]
-    machine = {
-        "torch": torch.__version__,
-        "threads": torch.get_num_threads(),
-        "cores": os.cpu_count() or 0,
-        "load": round(os.getloadavg()[0], 1),
+    machine = the_machine() | {
         "model": target.name,
         "records": len(records),
         "tokens": sum(lengths),
@@ -260,15 +279,7 @@ def main() -> int:
     gain, prefixed = prefix_gain(target, options.prefixed, options.rounds)
     rows += gain
     rows += differences(target, requests[:8], prefixed[:4])
-    if options.json:
-        results = [asdict(row) for row in rows]
-        print(json.dumps({"machine": machine, "results": results}, indent=1))
-    else:
-        print(f"{'':52} {'CPU':>9} {'wall':>9}   goal")
-        for row in rows:
-            print(f"{row.name:52} {row.cpu:9.3g} {row.wall:9.3g}   {row.goal or '-':8}", end="")
-            print("" if row.met else " MISSED")
-    return 0 if all(row.met for row in rows) else 1
+    return finish(rows, machine, json_=options.json)
 
 
 if __name__ == "__main__":

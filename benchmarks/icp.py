@@ -11,16 +11,13 @@ compared, and tokens are counted.
 from __future__ import annotations
 
 import argparse
-import json
-import os
 import sys
 import warnings
 from collections.abc import Sequence
-from dataclasses import asdict
 
 import numpy as np
 import torch
-from engine import Row, compared, race, say, the_model
+from engine import Row, compared, finish, race, say, the_machine, the_model
 from transformers import AutoModelForCausalLM
 from transformers.utils import logging
 
@@ -146,11 +143,7 @@ def main() -> int:
     logging.disable_progress_bar()
     folder = options.model or str(the_model())
     records = people(options.records, seed=2)
-    machine = {
-        "torch": torch.__version__,
-        "threads": torch.get_num_threads(),
-        "cores": os.cpu_count() or 0,
-        "load": round(os.getloadavg()[0], 1),
+    machine = the_machine() | {
         "records": len(records),
         "rounds": options.rounds,
     }
@@ -162,14 +155,7 @@ def main() -> int:
         for row in sp(folder, dtype, k, records, options.rounds)
     ]
     rows += ref(folder, records, 5)
-    if options.json:
-        print(json.dumps({"machine": machine, "results": [asdict(row) for row in rows]}, indent=1))
-    else:
-        print(f"{'':52} {'CPU':>9} {'wall':>9}   goal")
-        for row in rows:
-            print(f"{row.name:52} {row.cpu:9.3g} {row.wall:9.3g}   {row.goal or '-':8}", end="")
-            print("" if row.met else " MISSED")
-    return 0 if all(row.met for row in rows) else 1
+    return finish(rows, machine, json_=options.json)
 
 
 if __name__ == "__main__":

@@ -17,12 +17,12 @@ import json
 import statistics
 import string
 import tempfile
-import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from engine import Way, compared, race
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 from transformers import (
     AutoModelForMaskedLM,
@@ -113,22 +113,15 @@ def main() -> None:
             both = fast.keys() & slow.keys()
             assert len(both) >= 0.95 * len(fast), "the same swaps"
             furthest = max(furthest, *(abs(fast[key] / slow[key] - 1) for key in both))
-        ratios = []
-        for i in range(given.rounds):
-            took = {}
-            for way in ("batched", "one") if i % 2 else ("one", "batched"):
-                cpu = time.process_time()
-                for text in texts:
-                    if way == "batched":
-                        batched(filler, text)
-                    else:
-                        one_by_one(filler, model, text)
-                took[way] = time.process_time() - cpu
-            ratios.append(took["one"] / took["batched"])
+        ways: dict[str, Way] = {
+            "batched": lambda: [batched(filler, text) for text in texts],
+            "one": lambda: [one_by_one(filler, model, text) for text in texts],
+        }
+        *_, ratios = compared(race(ways, given.rounds), "one", "batched")
     assert furthest < 1e-3, f"scores differ by {furthest:.1e} of themselves"
     about = {
         "one word at a time / in batches, CPU time": statistics.median(ratios),
-        "rounds": ratios,
+        "rounds": list(ratios),
         "largest relative difference of scores": furthest,
         "words a text": statistics.mean(len(filler._read(text)[1]) for text in texts),  # noqa: SLF001
     }

@@ -239,6 +239,15 @@ def flag(name: str) -> str:
     return f"--{name.replace('_', '-')}"
 
 
+def first_line(error: Exception) -> str:
+    r"""What an error of another package says first, or else what it is called.
+
+    >>> first_line(ValueError("no weights\nlook here")), first_line(KeyError())
+    ('no weights', 'KeyError')
+    """
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
 def suggestion(name: str, choices: Iterable[str]) -> str:
     """Says which known name is meant, or lists all of them.
 

@@ -548,11 +548,11 @@ class Judge:
         agreement = []
         by_id = dict(zip(scored[name].ids, scored[name].values.tolist(), strict=True))
         for other, scores in scored.items():
+            if other == name:
+                continue
             both = [i for i, id_ in enumerate(scores.ids) if id_ in by_id]
             ids = [scores.ids[i] for i in both]
             found = member[[self._place[id_] for id_ in ids]]
-            if other == name:
-                continue
             r = spearman([by_id[id_] for id_ in ids], scores.values[both], found, confidence)
             if r is not None:
                 agreement.append(Agreement(attack=other, spearman=Number.of(r)))

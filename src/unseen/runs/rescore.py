@@ -11,6 +11,7 @@ from typing import Any
 
 from unseen.attacks import create, label
 from unseen.attacks.base import Attack, is_fitted, is_fusing, needs_reference
+from unseen.attacks.transferred import Transferred
 from unseen.errors import ConfigError
 from unseen.runs.config import FinetuneAudit, StatisticsChoices, configure
 from unseen.runs.folder import RunFolder
@@ -33,7 +34,7 @@ from unseen.runs.validity import concluded, of_preflight
 from unseen.runs.verify import FinishedRun, finished
 from unseen.signals.base import REFERENCE, TARGET, Observations, ScoreSignal, Signal, as_control
 
-TRANSFERRED = ("transferred", "transferred[reference=False]")
+TRANSFERRED = tuple(label(Transferred(reference=with_it)) for with_it in (True, False))
 
 
 def rescore(

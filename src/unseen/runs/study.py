@@ -21,7 +21,7 @@ from pydantic import Field, ValidationError
 from unseen import __version__
 from unseen.attacks import create, label
 from unseen.data.read import read_rows
-from unseen.data.records import Records, Source, read_source
+from unseen.data.records import Records, Source, Unsplit, read_source
 from unseen.errors import ConfigError, StoreError, UnknownNameError, UnseenError
 from unseen.metrics._checks import MIN_PER_SIDE
 from unseen.metrics.evaluate import auc_of
@@ -148,7 +148,8 @@ def study(
     about = find(name)
     points = about.points(_values(name, about, config), config)
     folder = _open_folder(name, config)
-    works = [_work(one, config, folder.path, target) for one in _audits(points)]
+    pile, chosen = _pile(config)
+    works = [_work(one, chosen, folder.path, target, pile) for one in _audits(points)]
     new = _claim(folder, _identity(name, config, points))
     done: list[_Done] = []
     for number, work in enumerate(works, start=1):
@@ -315,7 +316,11 @@ class _Done:
 
 
 def _work(
-    one: _Audit, config: AttackStudy | TrainStudy, folder: Path, target: LogprobTarget | None
+    one: _Audit,
+    config: AttackStudy | TrainStudy,
+    folder: Path,
+    target: LogprobTarget | None,
+    pile: _Pile | None,
 ) -> _Work:
     """Decides everything about one audit, and finds what is wrong with it before any is run."""
     point = one.points[0]
@@ -344,9 +349,8 @@ def _work(
         return _Work(one, training, made_of(FinetuneAudit, given | dict(point.audit)), None)
     given = _own(config, FinetuneAudit) | given
     records = None
-    if config.pretraining:
-        records, config = _mixed(config, point.mixed)
-        given = _own(config, FinetuneAudit) | given | {"run_of": None}
+    if pile is not None:
+        records = pile.mixed(point.mixed, config.seed)
         given = {name: value for name, value in given.items() if name not in _OF_FILES}
     choices = made_of(FinetuneAudit, given | dict(point.audit))
     (check_inputs if choices.run_of is None else check_run_of)(choices, target, records)
@@ -396,15 +400,69 @@ def _own(config: FinetuneAudit | TrainRun, kind: type[FinetuneAudit | TrainRun])
     return {name: value for name, value in given.items() if name not in ("out", "run_dir")}
 
 
-def _mixed(config: AttackStudy, share: float) -> tuple[Records, AttackStudy]:
-    """The records, with a share of the non-members replaced by pre-training texts.
+@dataclass(frozen=True)
+class _Pile:
+    """The records of a study, and pre-training texts that stand in for non-members.
 
-    Returns:
-        The records, and the choices without what names them.
-
-    Raises:
-        ConfigError: where there are too few of these.
+    Attributes:
+        records: as they are.
+        texts: of the base model's training.
+        name: the file of these.
     """
+
+    records: Records
+    texts: Unsplit
+    name: str
+
+    def mixed(self, share: float, seed: int) -> Records:
+        """The records, with a share of the non-members replaced.
+
+        Raises:
+            ConfigError: where there are too few texts.
+        """
+        records, texts = self.records, self.texts
+        members, nonmembers = records.members, records.nonmembers
+        n = round(share * len(nonmembers))
+        if n > len(texts.records):
+            raise ConfigError(
+                f"{self.name} has {len(texts.records)} records, and {n} are needed",
+                fix="give more pre-training texts, or fewer non-members: --limit N",
+            )
+        rng = np.random.default_rng([seed, 77])
+        kept = sorted(rng.permutation(len(nonmembers))[: len(nonmembers) - n].tolist())
+        taken = sorted(rng.permutation(len(texts.records))[:n].tolist())
+        others = [
+            replace(
+                texts.records[i],
+                id=f"pretraining:{texts.records[i].id}",
+                slices=dict(nonmembers[0].slices),
+            )
+            for i in taken
+        ]
+        both = (*members, *(nonmembers[i] for i in kept), *others)
+        member = np.arange(len(both)) < len(members)
+        sums = f"{records.sources['nonmembers'].sha256}|{texts.source.sha256}|{share}"
+        mixed = Source(
+            f"{records.sources['nonmembers'].path} and {texts.source.path}",
+            len(both) - len(members),
+            hashlib.sha256(sums.encode()).hexdigest(),
+        )
+        return Records(
+            both,
+            Membership(tuple(record.id for record in both), member),
+            {"members": records.sources["members"], "nonmembers": mixed},
+            records.format,
+            records.notes,
+        )
+
+
+def _pile(
+    config: AttackStudy | TrainStudy,
+) -> tuple[_Pile | None, AttackStudy | TrainStudy]:
+    """What a study with pre-training texts mixes, read once, and its choices with what a run says."""
+    file = None if isinstance(config, TrainStudy) else config.pretraining
+    if isinstance(config, TrainStudy) or not file:
+        return None, config
     if config.run_of is None:
         records = read(config)
     else:
@@ -412,42 +470,8 @@ def _mixed(config: AttackStudy, share: float) -> tuple[Records, AttackStudy]:
         records = records_of_run(of_it, trained)
         told = {name: getattr(of_it, name) for name in FinetuneAudit.model_fields}
         changed = {n: v for n, v in told.items() if v != getattr(config, n)}
-        config = config.model_copy(update=changed)
-    members, nonmembers = records.members, records.nonmembers
-    n = round(share * len(nonmembers))
-    texts = read_source(config.pretraining or "")
-    if n > len(texts.records):
-        raise ConfigError(
-            f"{config.pretraining} has {len(texts.records)} records, and {n} are needed",
-            fix="give more pre-training texts, or fewer non-members: --limit N",
-        )
-    rng = np.random.default_rng([config.seed, 77])
-    kept = sorted(rng.permutation(len(nonmembers))[: len(nonmembers) - n].tolist())
-    taken = sorted(rng.permutation(len(texts.records))[:n].tolist())
-    others = [
-        replace(
-            texts.records[i],
-            id=f"pretraining:{texts.records[i].id}",
-            slices=dict(nonmembers[0].slices),
-        )
-        for i in taken
-    ]
-    both = (*members, *(nonmembers[i] for i in kept), *others)
-    member = np.arange(len(both)) < len(members)
-    sums = f"{records.sources['nonmembers'].sha256}|{texts.source.sha256}|{share}"
-    mixed = Source(
-        f"{records.sources['nonmembers'].path} and {texts.source.path}",
-        len(both) - len(members),
-        hashlib.sha256(sums.encode()).hexdigest(),
-    )
-    found = Records(
-        both,
-        Membership(tuple(record.id for record in both), member),
-        {"members": records.sources["members"], "nonmembers": mixed},
-        records.format,
-        records.notes,
-    )
-    return found, config
+        config = config.model_copy(update=changed | {"run_of": None})
+    return _Pile(records, read_source(file), file), config
 
 
 # --- what is kept -----------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from unseen.errors import ModelError, UnscorableError, need
+from unseen.errors import ModelError, UnscorableError, first_line, need
 from unseen.targets.files import fingerprint_of, locate
 from unseen.targets.quiet import quiet
 from unseen.targets.words import Span, Vocabulary, cased_like, word_spans
@@ -177,8 +177,7 @@ def open_filler(
     except ModelError as error:
         raise ModelError(f"cannot load the filler: {error.problem}", fix=_EXAMPLES) from error
     except Exception as error:
-        first = str(error).strip().splitlines()
-        why = first[0][:200] if first else type(error).__name__
+        why = first_line(error)[:200]
         if why.startswith("Unrecognized configuration class"):
             why = "it is neither a masked language model nor a T5"
         raise ModelError(f"cannot load the filler {name}: {why}", fix=_EXAMPLES) from error

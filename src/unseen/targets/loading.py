@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from unseen.errors import ModelError, need
+from unseen.errors import ModelError, first_line, need
 from unseen.targets.files import Source, quantised_with
 from unseen.targets.quantised import keep_trainable, need_backend, quantise
 from unseen.targets.quiet import quiet
@@ -222,9 +222,8 @@ def _load_errors(what: str) -> Iterator[None]:
     except ModelError:
         raise
     except Exception as error:  # whatever it is, it is about these files
-        first = str(error).strip().splitlines()
         raise ModelError(
-            f"cannot load {what}: {first[0] if first else type(error).__name__}",
+            f"cannot load {what}: {first_line(error)}",
             fix="use a folder with config.json, weights (*.safetensors) and tokenizer, "
             "a hub name, a PEFT adapter folder or a GGUF file",
         ) from error
