@@ -25,6 +25,7 @@ def doctor(
     *,
     run_of: str | None = None,
     reference: str | None = None,
+    control_model: str | None = None,
     adapter: str | None = None,
     base_model: str | None = None,
     revision: str | None = None,
@@ -48,6 +49,7 @@ def doctor(
             alone is looked at.
         run_of: a run of unseen train, whose model, base and template are taken.
         reference: model to compare with; an adapter brings its own.
+        control_model: model of the same format that was trained on other records.
         adapter: PEFT adapter folder to put on the model.
         base_model: an adapter's base, if not where its configuration says.
         revision: of a hub name.
@@ -67,6 +69,7 @@ def doctor(
     given = {
         "run_of": run_of,
         "reference": reference,
+        "control_model": control_model,
         "adapter": adapter,
         "base_model": base_model,
         "revision": revision,

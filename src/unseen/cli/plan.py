@@ -60,6 +60,8 @@ def lines(forecast: Forecast) -> list[tuple[str, str]]:
     ]
     if forecast.reference is not None:
         made.append(("reference", forecast.reference.get("model", "")))
+    if forecast.control_model is not None:
+        made.append(("control", forecast.control_model.get("model", "")))
     if forecast.shadows:
         made.append(("shadows", ", ".join(one["model"] for one in forecast.shadows)))
     more = [
@@ -72,6 +74,11 @@ def lines(forecast: Forecast) -> list[tuple[str, str]]:
         made.append(("example", in_a_line(forecast.example)))
     made.append(("attacks", ", ".join(forecast.attacks)))
     made.append(("control", ", ".join(forecast.control) or f"none: {forecast.control_note}"))
+    if forecast.control_model is not None:
+        repeated = ", ".join(forecast.repeated) or "none"
+        made.append(("", f"on the control model: {repeated}"))
+    if forecast.control_model_note is not None:
+        made.append(("", forecast.control_model_note))
     made += [("not run", f"{name}: {why}") for name, why in sorted(forecast.skipped.items())]
     made += [("requests", f"{role}: {_asked(asked)}") for role, asked in forecast.asked.items()]
     made += [

@@ -56,6 +56,11 @@ TABLE_OF_ATTACKS = (
     "control rows ask the reference model: both must stay at chance."
 )
 
+TABLE_WITH_CONTROL_MODEL = (
+    "Control model rows ask a model of the same format that was trained on other records: they must "
+    "stay at chance too."
+)
+
 POPULATION_FPR = (
     "The population FPR of a record is the share of all non-members that score at least as high. "
     "It is a property of the non-members as a whole, not the probability that this record was no "
@@ -98,6 +103,20 @@ NO_CONFORMITY = (
     "Where public catalogues speak of what was tested (no conformity with any of them is claimed or "
     "shown):"
 )
+
+
+KINDS = {
+    "attack": "attack",
+    "blind": "blind",
+    "reference": "control",
+    "control": "control model",
+}
+"""What a row is called before its attack: what kind it is, and whom a control asks."""
+
+
+def kind(row: AttackResult) -> str:
+    """What kind of row it is, as tables call it."""
+    return KINDS[row.kind if row.kind != "control" else row.model or "reference"]
 
 
 @dataclass(frozen=True)
@@ -516,7 +535,7 @@ def _braced(name: str) -> str:
 def roc_in_words(rows: Iterable[AttackResult]) -> str:
     """The ROC figure for whoever does not see it."""
     parts = [
-        f"{attack.name}, {attack.kind}: AUC {number(attack.auc)}"
+        f"{attack.name}, {kind(attack)}: AUC {number(attack.auc)}"
         for attack in rows
         if attack.auc is not None
     ]

@@ -172,7 +172,8 @@ def _attacks(results: Results) -> tuple[Block, ...]:
     counts = {row.n for row in (*results.attacks, *results.control)}
     n = f" Every row is over {min(counts)[0]} members and {min(counts)[1]} non-members." if len(
         counts) == 1 else ""  # fmt: skip
-    blocks.append(Text(f"{say.TABLE_OF_ATTACKS} Intervals cover {_confidence(results)}.{n}"))
+    asked = f" {say.TABLE_WITH_CONTROL_MODEL}" * (results.control_model is not None)
+    blocks.append(Text(f"{say.TABLE_OF_ATTACKS}{asked} Intervals cover {_confidence(results)}.{n}"))
     blocks += [Figure("roc"), Figure("histogram")]
     blocks.append(_table_of_attacks(results))
     notes = footnotes(results)
@@ -186,8 +187,10 @@ def _attacks(results: Results) -> tuple[Block, ...]:
 
 def _table_of_attacks(results: Results) -> Grid:
     shown = rows(results)
-    by_name = {("control", row.name): row.auc for row in results.control}
-    by_name |= {(row.kind, row.name): row.auc for row in results.attacks}
+    by_name: dict[tuple[str, str, str], Number | None] = {
+        (row.kind, row.name, (row.model or "reference") if row.kind == "control" else ""): row.auc
+        for row in (*results.control, *results.attacks)
+    }
     rates = shown_rates(results)
     marked = not results.invalid
     same = len({row.n for row in shown if row.n}) < 2  # then it stands above the table
@@ -200,15 +203,16 @@ def _table_of_attacks(results: Results) -> Grid:
             for row in shown
         ),
         numeric=frozenset(range(2, 3 + (not same) + len(rates))),
-        intervals=tuple(by_name.get((row.kind, row.name)) for row in shown),
+        intervals=tuple(by_name.get((row.kind, row.name, row.model)) for row in shown),
         kinds=tuple(row.kind for row in shown),
     )  # fmt: skip
 
 
 def _name(row: Row) -> str:
     """A row's name, as short as columns ask for; the words above the table say the rest."""
-    with_kind = row.kind in ("blind", "control") and row.name != row.kind
-    return f"{row.kind}: {row.name}" if with_kind else row.name
+    if row.kind not in ("blind", "control") or row.name == row.kind:
+        return row.name
+    return f"{say.KINDS[row.model or row.kind]}: {row.name}"
 
 
 def _records(results: Results, about: Mapping[str, Any]) -> tuple[Block, ...]:
@@ -420,6 +424,7 @@ def _provenance(results: Results, about: Mapping[str, Any]) -> tuple[Block, ...]
         ("seed", str(run.seed)),
     ]
     pairs += [("target", _described(results.target)), ("reference", _described(results.reference))]
+    pairs.append(("control model", _described(results.control_model)))
     pairs += [
         (f"shadow {number}", _described(about)) for number, about in enumerate(results.shadows, 1)
     ]
@@ -483,7 +488,7 @@ def _limits(results: Results) -> tuple[Block, ...]:
 
 def label_of(attack: AttackResult) -> str:
     """The attack's name, with what kind of baseline it is."""
-    return attack.name if attack.kind == "attack" else f"{attack.kind}: {attack.name}"
+    return attack.name if attack.kind == "attack" else f"{say.kind(attack)}: {attack.name}"
 
 
 def header_facts(results: Results) -> list[tuple[str, str]]:

@@ -9,6 +9,9 @@ from unseen.runs.results import AttackResult, Number, Results, TprAtFpr
 
 INDICATIVE = "*"
 
+SEEN_AS_TARGET = {"reference": "reference", "control": "control model"}
+"""What a control asks, by the model of its row."""
+
 
 @dataclass(frozen=True)
 class Row:
@@ -20,6 +23,7 @@ class Row:
     n: str
     auc: str
     tprs: tuple[str, ...]
+    model: str = ""
 
 
 def facts(results: Results) -> list[tuple[str, str]]:
@@ -31,6 +35,8 @@ def facts(results: Results) -> list[tuple[str, str]]:
         lines.append(("target", f"{about.get('provider', '')} · " + ", ".join(filter(None, parts))))
     if results.reference:
         lines.append(("reference", results.reference.get("model", "")))
+    if results.control_model:
+        lines.append(("control", results.control_model.get("model", "")))
     if results.shadows:
         lines.append(("shadows", ", ".join(one.get("model", "") for one in results.shadows)))
     data = results.data
@@ -93,7 +99,7 @@ def label(row: Row) -> str:
     if row.kind == "blind":
         return f"blind: {row.name}"
     if row.kind == "control" and row.name != "control":
-        return f"control: {row.name} on the reference"
+        return f"control: {row.name} on the {SEEN_AS_TARGET[row.model]}"
     return row.name
 
 
@@ -142,8 +148,11 @@ def footnotes(results: Results) -> list[str]:
         for fpr, needed in sorted(hidden.items())
     ]
     if results.control_note:
-        left_out = "" if results.control else "not measured; "
+        on_reference = any(row.model != "control" for row in results.control)
+        left_out = "" if on_reference else "not measured; "
         notes.append(f"control: {left_out}{results.control_note}")
+    if results.control_model_note:
+        notes.append(f"control model: {results.control_model_note}")
     for attack in (*results.attacks, *results.control):
         if attack.note is not None:
             notes.append(f"{_full_name(attack)} is not judged: {attack.note}")
@@ -163,7 +172,8 @@ def evidence(results: Results) -> str:
         return "valid as far as the records go; no model was asked."
     tail = "not proof that nothing else leaks"
     if validity.verdict == "valid":
-        unchecked = any(c.id == "control" and c.status == "skip" for c in results.checks)
+        controls = [c.status for c in results.checks if c.id in ("control", "control_model")]
+        unchecked = bool(controls) and set(controls) == {"skip"}
         alone = ", without a control model" if unchecked else ""
         return f"valid{alone}, for this model, this data and these attacks; {tail}."
     if validity.verdict == "caution":
@@ -188,6 +198,7 @@ def _row(attack: AttackResult, rates: tuple[float, ...], *, chosen: bool) -> Row
         n=f"{attack.n[0]} + {attack.n[1]}",
         auc="–" if attack.auc is None else number(attack.auc),
         tprs=tuple(_tpr(by_rate.get(fpr)) for fpr in rates),
+        model=(attack.model or "reference") if attack.kind == "control" else "",
     )
 
 
@@ -203,4 +214,6 @@ def _by_auc(attack: AttackResult) -> float:
 
 
 def _full_name(attack: AttackResult) -> str:
-    return f"control {attack.name}" if attack.kind == "control" else attack.name
+    if attack.kind != "control":
+        return attack.name
+    return f"{'control model' if attack.model == 'control' else 'control'} {attack.name}"

@@ -24,7 +24,15 @@ from unseen.runs.fillers import filler_facts, fillers_of_target, open_fillers, t
 from unseen.runs.folder import LOCK, RunFolder, find_unfinished, point_latest, slug
 from unseen.runs.judge import Judge, Subjects
 from unseen.runs.lent import SKETCH, Lent, borrow, check_apart, keep, lend, sketched
-from unseen.runs.models import OTHER_TOKENS, described, measure_lengths, one_tokenizer, open_models
+from unseen.runs.models import (
+    OTHER_FORMAT,
+    OTHER_TOKENS,
+    described,
+    measure_lengths,
+    one_format,
+    one_tokenizer,
+    open_models,
+)
 from unseen.runs.plan import (
     Plan,
     check_inputs,
@@ -32,6 +40,7 @@ from unseen.runs.plan import (
     choose_attacks,
     plan_attacks,
     plan_id,
+    refuse_idle_control,
 )
 from unseen.runs.preflight import checked_first
 from unseen.runs.prepared import Prepared, data_facts, prepare, read, too_few_known
@@ -39,11 +48,12 @@ from unseen.runs.provenance import now, versions
 from unseen.runs.results import SCHEMA_VERSION, Check, Results, RunFacts, ThreatModel
 from unseen.runs.run_of import of_other_bases, of_run, records_of_run
 from unseen.runs.self_prompt import who_taught
-from unseen.runs.shadows import find_shadows, refuse_informed_reference
+from unseen.runs.shadows import find_shadows, refuse_informed
 from unseen.runs.shadows import notes as shadow_notes
 from unseen.runs.validity import concluded
 from unseen.scoring.store import Store
 from unseen.signals.base import (
+    CONTROL,
     GENERATOR,
     REFERENCE,
     SHADOW,
@@ -180,6 +190,7 @@ def ready(
     """
     if config.offline:
         os.environ["HF_HUB_OFFLINE"] = "1"  # before anything reads it, data sets included
+    refuse_idle_control(config)
     attacks = choose_attacks(config.attacks)
     trained, other_base = None, False
     if config.run_of is None:
@@ -201,11 +212,13 @@ def ready(
     prepared = prepare(config, records or read(config), signals)
     for sentence in prepared.notes:
         say(sentence)
-    refuse_informed_reference(config, prepared.judged.records)
+    refuse_informed(config, prepared.judged.records)
     fillers = open_fillers(config, signals)
     models = open_models(config, target, helpers_needed(signals))
     if not one_tokenizer(models):
         say(f"reference: {OTHER_TOKENS}")
+    if not one_format(models, CONTROL):
+        say(f"control model: {OTHER_FORMAT}")
     encoder = models[TARGET].encoder
     if isinstance(encoder, RecordEncoder):
         check_layout(encoder, prepared.judged.records)
@@ -382,7 +395,9 @@ def _finish(
     lengths, truncated = measure_lengths(judged.records, target.encoder)
     subjects = Subjects.from_records(judged, lengths, reveal=config.reveal)
     judge = Judge(config, subjects, start.lent)
-    verdicts = judge.judge(plan.attacks, plan.control, observations)
+    verdicts = judge.judge(
+        plan.attacks, plan.control, observations, control_model=plan.control_model
+    )
     data = data_facts(config, start.prepared, target.encoder, lengths, truncated)
     results = Results(
         run=RunFacts(
@@ -400,7 +415,9 @@ def _finish(
         access=target.target.access.word,
         data=data,
         threat_model=threat_model(config, target, shadows=len(start.shadows)),
+        control_model=described(start.models, CONTROL) if CONTROL in start.models else None,
         control_note=plan.control_note,
+        control_model_note=plan.control_model_note,
         skipped=plan.skipped,
         fillers=filler_facts(start.fillers),
         requests=cost.requests,

@@ -22,7 +22,7 @@ from unseen.runs.fused import LEARNT, is_learnt
 from unseen.runs.judge import Judge, Subjects
 from unseen.runs.results import SCHEMA_VERSION, AttackResult, Number, Part, Resolution
 from unseen.runs.verify import FinishedRun, finished
-from unseen.signals.base import SHADOW
+from unseen.signals.base import CONTROL, SHADOW
 from unseen.types import FloatArray, Scores
 
 if TYPE_CHECKING:
@@ -33,7 +33,8 @@ Leakage = Literal["lower leakage", "higher leakage", "cannot be told apart", "no
 _STREAM = 20  # of random numbers; those of judging a run have other numbers
 
 _NO_CHOICE = {
-    "model", "adapter", "base_model", "reference", "shadow", "surrogate", "generator",
+    "model", "adapter", "base_model", "reference", "control_model", "shadow", "surrogate",
+    "generator",
     "corpus", "members", "nonmembers", "data", "run_dir",
     "runs", "cache_dir", "cache", "offline", "batch_tokens", "threads", "reveal", "keep_tokens",
     "seed", "attacks", "gate", "run_of",
@@ -225,6 +226,7 @@ _WORTH_SAYING = (
     "non-members",
     "model",
     "reference",
+    "control model",
     "shadows",
     "seed",
     "attacks",
@@ -248,12 +250,15 @@ def _facts(run: FinishedRun) -> dict[str, str]:
         or "none",
         **{f"target {name}": value for name, value in results.target.items()},
         **{f"reference {name}": value for name, value in (results.reference or {}).items()},
+        **{f"control model {name}": value for name, value in (results.control_model or {}).items()},
         "attacks": ", ".join(row.name for row in results.attacks if row.kind == "attack"),
         "seed": str(results.run.seed),
         "kind of audit": results.run.scenario,
         "tool": results.run.tool,
         "schema": results.schema_version,
     }
+    if CONTROL in prints:
+        facts["control model"] = str(prints[CONTROL])[:12]
     if results.data is not None:
         facts["template"] = results.data.template_sha256[:12]
     for name, value in run.config.items():

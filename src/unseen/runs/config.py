@@ -19,8 +19,8 @@ from unseen.errors import ConfigError, flag, short, suggestion
 
 _HELP = "unseen audit finetune --help lists every option"
 _PLACES = (
-    "model", "adapter", "base_model", "reference", "tokenizer", "shadow", "run_of", "members", "nonmembers",
-    "data",
+    "model", "adapter", "base_model", "reference", "control_model", "tokenizer", "shadow", "run_of", "members",
+    "nonmembers", "data",
     "reference_pool", "corpus", "fusion_from", "surrogate", "generator", "probes", "run_dir", "runs",
     "cache_dir",
 )  # fmt: skip
@@ -168,6 +168,11 @@ class FinetuneAudit(LayoutChoices, RecordForm, StatisticsChoices):
         "folder of unseen train reference; "
         "auto is base where there is an adapter",
     )
+    control_model: str | None = Field(
+        None,
+        description="model of the target's format that was trained on other records, to repeat every "
+        "attack on that can be: a model, or a folder of unseen train control",
+    )
     shadow: tuple[str, ...] = Field(
         (),
         description="models trained as the target was, on other records, for lira and rmia: MODEL, "
@@ -245,7 +250,7 @@ class FinetuneAudit(LayoutChoices, RecordForm, StatisticsChoices):
     control: Literal["shared", "all", "none"] = Field(
         "shared",
         description="attacks repeated on the reference as control: those that cost nothing more, "
-        "all, or none",
+        "all, or none (on --control-model: all, or none)",
     )
 
     run_dir: Path | None = Field(None, description="the run folder; default: a new one in --runs")

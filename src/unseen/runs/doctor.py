@@ -16,13 +16,13 @@ from unseen import __version__
 from unseen.data.synthetic import people
 from unseen.data.templates import RecordEncoder
 from unseen.errors import MissingExtraError, UnseenError
-from unseen.runs.models import open_models
+from unseen.runs.models import OTHER_FORMAT, one_format, open_models
 from unseen.runs.plan import check_run_of, choose_attacks, obstacle
 from unseen.runs.preflight import preflight
 from unseen.runs.rendered import beginning_id
 from unseen.runs.results import Check, Part
 from unseen.runs.run_of import of_run
-from unseen.signals.base import GENERATOR, REFERENCE, SURROGATE, TARGET
+from unseen.signals.base import CONTROL, GENERATOR, REFERENCE, SURROGATE, TARGET
 from unseen.targets.access import Access
 from unseen.targets.files import default_cache
 from unseen.targets.fillers import HasWordEmbeddings
@@ -285,6 +285,7 @@ def _of_model(config: FinetuneAudit, models: dict[str, Model]) -> list[Row]:
         _template(models[TARGET]),
         _beginning(models[TARGET]),
         _reference(config, models),
+        *_control_model(models),
     ]
 
 
@@ -324,3 +325,14 @@ def _reference(config: FinetuneAudit, models: dict[str, Model]) -> Row:
         detail=f"none ({why}): no control, and no attack that compares",
         fix="--reference MODEL, the one that it was fine-tuned from",
     )
+
+
+def _control_model(models: dict[str, Model]) -> list[Row]:
+    """The row of a control model; none where none is named, for it has to be trained."""
+    if CONTROL not in models:
+        return []
+    detail = models[CONTROL].target.name
+    if one_format(models, CONTROL):
+        return [Row(name="control model", ok=True, detail=detail)]
+    fix = "train it as the target was: unseen train control --not-in TARGET_RUN"
+    return [Row(name="control model", ok=None, detail=f"{detail}: {OTHER_FORMAT}", fix=fix)]

@@ -25,7 +25,7 @@ from unseen.scoring.engine import Engine
 from unseen.scoring.generation import Generation, Sheet
 from unseen.scoring.planner import n_read, n_tokens
 from unseen.scoring.store import Store
-from unseen.signals.base import REFERENCE, SHADOW, TARGET
+from unseen.signals.base import CONTROL, REFERENCE, SHADOW, TARGET
 from unseen.types import Batch, Prompt, Request
 
 if TYPE_CHECKING:
@@ -88,6 +88,7 @@ class Forecast(Part):
 
     target: dict[str, str]
     reference: dict[str, str] | None = None
+    control_model: dict[str, str] | None = None
     shadows: tuple[dict[str, str], ...] = ()
     access: str
     n: tuple[int, int] = Field(description="members and non-members that would be judged")
@@ -95,8 +96,10 @@ class Forecast(Part):
     dropped: int = Field(description="records that occur on both sides")
     example: tuple[RenderedPart, ...] = ()
     attacks: tuple[str, ...]
-    control: tuple[str, ...]
+    control: tuple[str, ...] = Field(description="attacks that would be repeated on the reference")
     control_note: str | None = None
+    repeated: tuple[str, ...] = Field((), description="the same on the control model")
+    control_model_note: str | None = None
     skipped: dict[str, str] = Field(default_factory=dict)
     asked: dict[str, Asked] = Field(description="by the model's role")
     memory_bytes: int | None = Field(None, description="at most in use so far; null: not known")
@@ -169,6 +172,7 @@ def estimate(
     return Forecast(
         target=models[TARGET].target.describe(),
         reference=described(models, REFERENCE) if REFERENCE in models else None,
+        control_model=described(models, CONTROL) if CONTROL in models else None,
         shadows=tuple(dict(shadow.facts) for shadow in start.shadows),
         access=models[TARGET].target.access.word,
         n=n,
@@ -178,6 +182,8 @@ def estimate(
         attacks=tuple(label(attack) for attack in plan.attacks),
         control=tuple(label(attack) for attack in plan.control),
         control_note=plan.control_note,
+        repeated=tuple(label(attack) for attack in plan.control_model),
+        control_model_note=plan.control_model_note,
         skipped=plan.skipped,
         asked=asked,
         memory_bytes=memory,

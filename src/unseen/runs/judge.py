@@ -39,7 +39,7 @@ from unseen.runs.results import (
     Slice,
     TprAtFpr,
 )
-from unseen.signals.base import REFERENCE, TARGET, Observations
+from unseen.signals.base import CONTROL, REFERENCE, TARGET, Observations
 from unseen.types import BoolArray, Estimate, FloatArray, IntArray, Scores
 
 if TYPE_CHECKING:
@@ -62,6 +62,7 @@ SHARE_COMPARED, FEWEST_COMPARED, MOST_COMPARED = 0.1, 10, 200
 """Of the members, those that rank highest are compared with the others: which share, how many."""
 
 Kind = Literal["attack", "blind", "control"]
+Asked = Literal["reference", "control"]
 
 # Each use of randomness has a stream of its own, so that one more draw here changes nothing there.
 _FOLDS, _FIT, _ESTIMATES, _HEADLINE, _SLICES = range(2, 7)
@@ -69,10 +70,23 @@ _FOLDS, _FIT, _ESTIMATES, _HEADLINE, _SLICES = range(2, 7)
 
 @dataclass(frozen=True)
 class Scored:
-    """Scores by attack, of the target and of the reference seen as target (the control)."""
+    """Scores by attack, of the target and of the models that are seen as target, as controls.
+
+    Attributes:
+        target: of the target.
+        control: of the reference.
+        control_model: of the control model.
+    """
 
     target: Mapping[str, Scores] = field(default_factory=dict)
     control: Mapping[str, Scores] = field(default_factory=dict)
+    control_model: Mapping[str, Scores] = field(default_factory=dict)
+
+    def of(self, row: AttackResult) -> Mapping[str, Scores]:
+        """The scores by attack of the model that a row is of."""
+        if row.kind != "control":
+            return self.target
+        return self.control_model if row.model == CONTROL else self.control
 
 
 @dataclass(frozen=True)
@@ -155,7 +169,9 @@ class Subjects:
             if name.startswith("feature.")
         }
         subjects = cls(ids, member, groups=groups, features=about, **optional)
-        return subjects, Scored(_scores_in(columns, TARGET), _scores_in(columns, REFERENCE))
+        return subjects, Scored(
+            *(_scores_in(columns, role) for role in (TARGET, REFERENCE, CONTROL))
+        )
 
 
 @dataclass(frozen=True)
@@ -242,28 +258,38 @@ class Judge:
         control: tuple[Attack, ...],
         observations: Observations,
         *,
+        control_model: tuple[Attack, ...] = (),
         given: Scored | None = None,
     ) -> Verdicts:
-        """Scores and judges attacks on the target, and some of them on the reference.
+        """Scores and judges attacks on the target, and some of them on the models beside it.
 
         Args:
             attacks: judged on the target.
             control: judged on the reference, as if it were the target.
-            observations: what was measured of both.
+            observations: what was measured of all models.
+            control_model: judged on the control model, as if it were the target.
             given: scores that are taken over instead of being made.
         """
         given = given or Scored()
         scored = Scored(
             self._scores(attacks, observations, given.target),
             self._scores(control, observations.seen_as_target(REFERENCE), given.control),
+            self._scores(control_model, observations.seen_as_target(CONTROL), given.control_model),
         )
         rows = [self._row(attack, scored.target, _kind(attack)) for attack in attacks]
-        controls = [self._row(attack, scored.control, "control") for attack in control]
+        controls = [
+            self._row(attack, scored.control, "control", "reference") for attack in control
+        ] + [
+            self._row(attack, scored.control_model, "control", "control")
+            for attack in control_model
+        ]
         return self.verdicts(rows, scored, controls)
 
-    def _row(self, attack: Attack, made: Mapping[str, Scores], kind: Kind) -> AttackResult:
+    def _row(
+        self, attack: Attack, made: Mapping[str, Scores], kind: Kind, model: Asked | None = None
+    ) -> AttackResult:
         name = label(attack)
-        return self.row(name, made[name], kind=kind, attack=attack)
+        return self.row(name, made[name], kind=kind, attack=attack, model=model)
 
     def _scores(
         self, attacks: tuple[Attack, ...], observations: Observations, given: Mapping[str, Scores]
@@ -319,6 +345,7 @@ class Judge:
         kind: Kind,
         attack: Attack | None = None,
         learnt: bool = False,
+        model: Asked | None = None,
     ) -> AttackResult:
         """Estimates of one attack, over the records that it has scored.
 
@@ -328,6 +355,7 @@ class Judge:
             kind: attack, baseline or control.
             attack: the attack itself, where it is at hand.
             learnt: whether the scores were learnt from other records, where it is not.
+            model: which model a control is of.
         """
         learnt = learnt or (attack is not None and is_fitted(attack))
         confidence = self._choices.confidence
@@ -337,6 +365,7 @@ class Judge:
         facts: dict[str, Any] = {
             "name": name,
             "kind": kind,
+            "model": model,
             "paper": "" if attack is None else attack.paper,
             "access": "" if attack is None else attack.access.word,
             "n": n,
@@ -392,6 +421,8 @@ class Judge:
             columns[f"population_fpr.{name}"] = [fprs.get(id_) for id_ in subjects.ids]
         for name, scores in verdicts.scored.control.items():
             columns |= _score_columns(subjects.ids, REFERENCE, name, scores)
+        for name, scores in verdicts.scored.control_model.items():
+            columns |= _score_columns(subjects.ids, CONTROL, name, scores)
         return columns
 
     def _headline(
@@ -637,6 +668,7 @@ def _joined(ids: tuple[str, ...], parts: list[Scores]) -> Scores:
 _SCORE_COLUMNS = {
     TARGET: ("score.", "unscored."),
     REFERENCE: ("control.", "control_unscored."),
+    CONTROL: ("control_model.", "control_model_unscored."),
 }
 
 

@@ -1,4 +1,4 @@
-"""From a user's words to models in their roles: target, and reference where there is one."""
+"""From a user's words to models in their roles: target, and those that it is compared with."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol, cast, runtime_checkable
 
 from unseen.data.templates import Layout, RecordEncoder
-from unseen.errors import ConfigError, ModelError, UnscorableError, need
+from unseen.errors import ConfigError, ModelError, UnscorableError, flag, need
 from unseen.runs.collect import Model
 from unseen.runs.trained import runs_named
-from unseen.signals.base import GENERATOR, REFERENCE, SURROGATE, TARGET
+from unseen.signals.base import CONTROL, GENERATOR, REFERENCE, SURROGATE, TARGET
 from unseen.targets.access import Access, LogprobTarget
 from unseen.targets.fake import FakeTarget
 from unseen.targets.files import locate, no_base
@@ -59,8 +59,8 @@ def open_models(
         helpers: roles of the attacker's own models that attacks need: surrogate, generator.
 
     Returns:
-        Role -> model: always the target, and the reference where there is one. A helper that is not
-        named is the reference, and missing where there is none; no access limits it.
+        Role -> model: always the target, and reference and control model where there is one. A helper
+        that is not named is the reference, and missing where there is none; no access limits it.
 
     Raises:
         ModelError: where a model cannot be loaded.
@@ -69,13 +69,16 @@ def open_models(
     _set_threads(config)
     target = target or _load(config.model, config)
     reference = _reference(config, target)
+    control = _control(config, target, reference)
     layout = layout_of(config)
     own = {role: _helper(role, config, reference) for role in helpers}
     if config.access != "auto":
         rung = _RUNGS[config.access]
         target = LimitedTarget(target, rung)
         reference = None if reference is None else LimitedTarget(reference, rung)
+        control = None if control is None else LimitedTarget(control, rung)
     roles = {TARGET: target} | ({} if reference is None else {REFERENCE: reference})
+    roles |= {} if control is None else {CONTROL: control}
     surrogate, generator = own.get(SURROGATE), own.get(GENERATOR)
     roles |= {} if surrogate is None else {SURROGATE: surrogate}
     encoders: dict[tuple[int, int], RecordEncoder] = {}
@@ -212,14 +215,7 @@ def _reference(config: FinetuneAudit, target: LogprobTarget) -> LogprobTarget | 
         if own is None and wanted == "base":
             raise no_base(target.name)
         return own
-    runs = runs_named(wanted)
-    if len(runs) > 1:
-        raise ConfigError(
-            f"{wanted} holds {len(runs)} models", fix=f"name one: --reference {runs[0].path}"
-        )
-    name = str(runs[0].model) if runs else wanted
-    with loading(REFERENCE):
-        reference = _load(name, config.model_copy(update=PLAIN))
+    reference = _named(REFERENCE, wanted, config)
     if reference.fingerprint == target.fingerprint:
         raise ConfigError(
             f"the reference {wanted} has the same weights as the target {target.name}",
@@ -228,14 +224,60 @@ def _reference(config: FinetuneAudit, target: LogprobTarget) -> LogprobTarget | 
     return reference
 
 
+def _control(
+    config: FinetuneAudit, target: LogprobTarget, reference: LogprobTarget | None
+) -> LogprobTarget | None:
+    """The control model; it is neither of the others, for then it would show nothing new."""
+    wanted = config.control_model
+    if wanted is None:
+        return None
+    control = _named(CONTROL, wanted, config)
+    if control.fingerprint == target.fingerprint:
+        raise ConfigError(
+            f"the control model {wanted} has the same weights as the target {target.name}",
+            fix="train one on other records: unseen train control --not-in TARGET_RUN",
+        )
+    if reference is not None and control.fingerprint == reference.fingerprint:
+        raise ConfigError(
+            f"the control model {wanted} has the same weights as the reference {reference.name}",
+            fix="leave out --control-model: attacks are repeated on the reference as it is",
+        )
+    return control
+
+
+def _named(role: str, name: str, config: FinetuneAudit) -> LogprobTarget:
+    """A model that stands beside the target: a model by its name, or that of a train run."""
+    option = flag("control_model" if role == CONTROL else role)
+    runs = runs_named(name)
+    if len(runs) > 1:
+        raise ConfigError(
+            f"{name} holds {len(runs)} models", fix=f"name one: {option} {runs[0].path}"
+        )
+    with loading(SAID.get(role, role)):
+        return _load(str(runs[0].model) if runs else name, config.model_copy(update=PLAIN))
+
+
+SAID = {CONTROL: "control model"}
+"""What messages call a role, where that is not its name."""
+
 OTHER_TOKENS = "it has another tokenizer: likelihoods of whole texts are compared, not of tokens"
 """What is said of a reference that cuts texts in another way."""
 
+OTHER_FORMAT = "it does not read records as the target does: it is no control of the same format"
+"""What is said of a control model whose records are other token ids."""
 
-def one_tokenizer(models: dict[str, Model]) -> bool:
-    """Whether target and reference, if there is one, cut texts into the same tokens."""
-    prints = {model.encoder.tokenizer.fingerprint for model in models.values()}
+
+def one_tokenizer(models: dict[str, Model], role: str = REFERENCE) -> bool:
+    """Whether the target and the model in `role`, if there is one, cut texts into the same tokens."""
+    prints = {models[r].encoder.tokenizer.fingerprint for r in (TARGET, role) if r in models}
     return len(prints) == 1
+
+
+def one_format(models: dict[str, Model], role: str) -> bool:
+    """Whether the model in `role` reads every record as the token ids that the target reads."""
+    encoders = [models[r].encoder for r in (TARGET, role) if r in models]
+    prints = {one.fingerprint for one in encoders if isinstance(one, RecordEncoder)}
+    return len(prints) <= 1
 
 
 def described(models: dict[str, Model], role: str) -> dict[str, str]:
@@ -243,6 +285,8 @@ def described(models: dict[str, Model], role: str) -> dict[str, str]:
     about = dict(models[role].target.describe())
     if role == REFERENCE and not one_tokenizer(models):
         about["tokens"] = OTHER_TOKENS
+    if role == CONTROL and not one_format(models, CONTROL):
+        about["format"] = OTHER_FORMAT
     return about
 
 

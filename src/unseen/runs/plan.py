@@ -20,7 +20,9 @@ from unseen.errors import AccessError, ConfigError, flag
 from unseen.runs.config import unread
 from unseen.runs.fused import obstacles, repeated, without
 from unseen.runs.lent import lacking, refusal
+from unseen.runs.models import one_format
 from unseen.signals.base import (
+    CONTROL,
     GENERATOR,
     REFERENCE,
     SHADOW,
@@ -57,7 +59,7 @@ if TYPE_CHECKING:
 _NOT_OF_THE_PLAN = {
     "run_dir", "runs", "cache_dir", "cache", "offline", "batch_tokens", "threads", "reveal", "keep_tokens",
     "members", "nonmembers", "data", "reference_pool", "model", "adapter", "base_model", "reference",
-    "shadow", "corpus", "surrogate", "generator", "probes", "gate", "run_of", "fusion_from",
+    "shadow", "control_model", "corpus", "surrogate", "generator", "probes", "gate", "run_of", "fusion_from",
 }  # fmt: skip
 
 _HELPERS = {
@@ -75,21 +77,30 @@ class Plan:
 
     Attributes:
         attacks: run on the target.
-        control: run on the reference.
+        control: repeated on the reference.
         skipped: default attacks that cannot be run, and why.
         control_note: why there is no control, or not of every attack that could be repeated.
+        control_model: repeated on the control model.
+        control_model_note: why not every attack is repeated on the control model that is named.
     """
 
     attacks: tuple[Attack, ...]
     control: tuple[Attack, ...]
     skipped: dict[str, str]
     control_note: str | None
+    control_model: tuple[Attack, ...] = ()
+    control_model_note: str | None = None
 
     @property
     def signals(self) -> tuple[Signal, ...]:
         """Everything that has to be measured, once."""
         wanted = [signal for attack in self.attacks for signal in attack.signals()]
         wanted += [as_control(signal) for attack in self.control for signal in attack.signals()]
+        wanted += [
+            as_control(signal, CONTROL)
+            for attack in self.control_model
+            for signal in attack.signals()
+        ]
         return tuple(dict.fromkeys(s for s in wanted if not isinstance(s, ScoreSignal)))
 
 
@@ -268,7 +279,7 @@ def plan_attacks(
         raise unread("fusion_from", "transferred")
     _refuse_idle_helpers(config, run)
     control, control_note = _control(config, run, models)
-    return Plan(tuple(run), control, skipped, control_note)
+    return Plan(tuple(run), control, skipped, control_note, *_control_model(config, run, models))
 
 
 def _refuse_idle_helpers(config: FinetuneAudit, run: Sequence[Attack]) -> None:
@@ -397,6 +408,39 @@ def _control(
             "that of loss"
         )
     return tuple(able), None if able else "none of these attacks can be run on the reference"
+
+
+def _control_model(
+    config: FinetuneAudit, attacks: list[Attack], models: dict[str, Model]
+) -> tuple[tuple[Attack, ...], str | None]:
+    """What is repeated on the control model, and why that is not all: it is named to be asked."""
+    if CONTROL not in models:
+        return (), None
+    able = [attack for attack in attacks if not (is_blind(attack) or is_fusing(attack))]
+    given = models[CONTROL].target.access
+    why = f"the control model gives {given.word} access"
+    left_out = {label(attack): why for attack in able if attack.access > given}
+    if not one_format(models, CONTROL):
+        why = "the control model does not read records as the target does"
+        left_out |= {label(attack): why for attack in able if needs_reference(attack)}
+    if config.surrogate == config.control_model:
+        why = "the control model is its own surrogate"
+        left_out |= {label(attack): why for attack in able if _is_of_first_choices(attack)}
+    note = "; ".join(f"{name} is not repeated: {why}" for name, why in left_out.items())
+    return without(able, left_out), note or None
+
+
+def refuse_idle_control(config: FinetuneAudit) -> None:
+    """Refuses a control model on which nothing is to be repeated.
+
+    Raises:
+        ConfigError: where both is said.
+    """
+    if config.control_model is not None and config.control == "none":
+        raise ConfigError(
+            "--control-model names a model to repeat attacks on, and --control none repeats none",
+            fix="leave out one of them",
+        )
 
 
 def _is_of_first_choices(attack: Attack) -> bool:

@@ -21,7 +21,7 @@ from unseen.runs.collect import Model, Shadow
 from unseen.runs.rendered import beginning_id, rendered
 from unseen.runs.rendered import in_a_line as shown
 from unseen.runs.results import IN_A_LINE, Check, Status
-from unseen.signals.base import REFERENCE, TARGET, Encoder
+from unseen.signals.base import CONTROL, REFERENCE, TARGET, Encoder
 from unseen.targets.access import Access, LogprobTarget, stats_of_one
 from unseen.types import Batch, Encoded, FloatArray, Record, Request, TokenStats
 
@@ -105,7 +105,7 @@ def preflight(
     """Checks what an audit relies on.
 
     Args:
-        models: role -> model: the target, and the reference where there is one.
+        models: role -> model: the target, and reference and control model where there is one.
         members: judged members; a few are drawn.
         nonmembers: judged non-members; a few are drawn.
         seed: of the draw.
@@ -482,42 +482,42 @@ class _Trial:
                 [piece.request for piece, _ in self._of_reference],
                 "the reference",
             )
+        if CONTROL in self._models:
+            fix = "--control-model names a model that was trained on other records"
+            self._real_beside(self._models[CONTROL], "the control model", fix)
         for shadow in self._shadows:
-            self._real_shadow(shadow)
+            fix = "--shadow names a model that was trained as the target was, on other records"
+            with shadow.opened() as model:
+                self._real_beside(model, f"the shadow {shadow.name}", fix)
+                del model
         mean = float(np.concatenate([answer.logprob for answer in self._alone]).mean())
         return _Found(
             f"{n} tokens of {len(requests)} records, {mean:.3g} nats on average",
             value=_rounded(mean),
         )
 
-    def _real_shadow(self, shadow: Shadow) -> None:
-        """Asks a shadow about what it reads as the target does.
+    def _real_beside(self, model: Model, name: str, fix: str) -> None:
+        """Asks a shadow, or the control model, about what it reads as the target does.
 
         Raises:
             _Fault: where its numbers are not real, or just those of the target.
         """
-        with shadow.opened() as model:
-            pairs = [
-                (piece, answer)
-                for piece, answer in zip(self._pieces, self._alone, strict=True)
-                if _same_ids(model.encoder, piece)
-            ]
-            requests = [piece.request for piece, _ in pairs]
-            answers = _asked(model.target, requests)
-            del model
+        pairs = [
+            (piece, answer)
+            for piece, answer in zip(self._pieces, self._alone, strict=True)
+            if _same_ids(model.encoder, piece)
+        ]
+        requests = [piece.request for piece, _ in pairs]
+        answers = _asked(model.target, requests)
         if not answers:
             return
-        _real(answers, requests, f"the shadow {shadow.name}")
+        _real(answers, requests, name)
         gaps = [
             _gap(own.logprob, answer.logprob)
             for own, (_, answer) in zip(answers, pairs, strict=True)
         ]
         if max(gaps) == 0:
-            raise _Fault(
-                f"the shadow {shadow.name} says exactly what the target says",
-                "--shadow names a model that was trained as the target was, on other records",
-                0.0,
-            )
+            raise _Fault(f"{name} says exactly what the target says", fix, 0.0)
 
     def _comparable(self) -> list[_Piece]:
         """Members that the reference reads as the same token ids."""

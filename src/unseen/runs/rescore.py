@@ -5,12 +5,12 @@ from __future__ import annotations
 import itertools
 import shlex
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from unseen.attacks import create, label
-from unseen.attacks.base import Attack, is_fitted, is_fusing, needs_reference
+from unseen.attacks.base import Attack, is_blind, is_fitted, is_fusing, needs_reference
 from unseen.attacks.transferred import Transferred
 from unseen.errors import ConfigError
 from unseen.runs.config import FinetuneAudit, StatisticsChoices, configure
@@ -32,7 +32,16 @@ from unseen.runs.lent import (
 from unseen.runs.results import Results
 from unseen.runs.validity import concluded, of_preflight
 from unseen.runs.verify import FinishedRun, finished
-from unseen.signals.base import REFERENCE, TARGET, Observations, ScoreSignal, Signal, as_control
+from unseen.signals.base import (
+    CONTROL,
+    REFERENCE,
+    TARGET,
+    Observations,
+    ScoreSignal,
+    Signal,
+    as_control,
+)
+from unseen.types import Scores
 
 TRANSFERRED = tuple(label(Transferred(reference=with_it)) for with_it in (True, False))
 
@@ -72,13 +81,15 @@ def rescore(
             attacks = (*attacks, *_borrowing(lent, before, attacks, folder))
         run = _attacks(attacks, before, lent)
         observations = folder.read_observations(_signals(run), subjects.ids)
-        control = _control(run, before, observations)
+        control = _repeated(run, before, observations, REFERENCE)
+        control_model = _repeated(run, before, observations, CONTROL)
         given = Scored(
-            _taken_over(run, observations, scored, TARGET, done),
-            _taken_over(control, observations, scored, REFERENCE, done),
+            _taken_over(run, observations, scored.target, TARGET, done),
+            _taken_over(control, observations, scored.control, REFERENCE, done),
+            _taken_over(control_model, observations, scored.control_model, CONTROL, done),
         )
         judge = Judge(config, subjects, lent)
-        verdicts = judge.judge(run, control, observations, given=given)
+        verdicts = judge.judge(run, control, observations, control_model=control_model, given=given)
         facts = before.run.model_copy(update={"seconds": round(time.monotonic() - started, 1)})
         results = before.model_copy(
             update={
@@ -192,20 +203,23 @@ def _notes(before: Results, run: tuple[Attack, ...]) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def _control(
-    run: tuple[Attack, ...], before: Results, observations: Observations
+def _repeated(
+    run: tuple[Attack, ...], before: Results, observations: Observations, role: str
 ) -> tuple[Attack, ...]:
-    """The attacks that the run repeated on the reference, and those that can be now."""
-    if not before.control:
+    """The attacks that the run repeated on the model in `role`, and those that can be now."""
+    names = {row.name for row in before.control if (row.model or REFERENCE) == role}
+    if not names:
         return ()
-    names = {row.name for row in before.control}
+    # A control model of the target's own format is compared with the reference just as the target is.
+    compared = role == CONTROL and "format" not in (before.control_model or {})
     return tuple(
         attack
         for attack in run
         if label(attack) in names
         or (
-            not (is_fusing(attack) or needs_reference(attack))
-            and _measured(_on_reference(attack), observations)
+            not (is_blind(attack) or is_fusing(attack))
+            and (compared or not needs_reference(attack))
+            and _measured(_asked_of(attack, role), observations)
         )
     )
 
@@ -213,16 +227,14 @@ def _control(
 def _taken_over(
     attacks: tuple[Attack, ...],
     observations: Observations,
-    scored: Scored,
+    had: Mapping[str, Scores],
     role: str,
     done: FinishedRun,
 ) -> dict[str, Any]:
-    """Scores of the attacks that cannot be made again from what was kept."""
-    had = scored.target if role == TARGET else scored.control
+    """Scores of the attacks on the model in `role` that cannot be made again from what was kept."""
     taken = {}
     for attack in attacks:
-        needs = attack.signals() if role == TARGET else _on_reference(attack)
-        if _measured(needs, observations):
+        if _measured(_asked_of(attack, role), observations):
             continue
         name = label(attack)
         if name not in had:
@@ -254,13 +266,15 @@ def _measured(signals: Iterable[Signal], observations: Observations) -> bool:
 
 
 def _signals(run: tuple[Attack, ...]) -> list[Signal]:
-    own = [signal for attack in run for signal in attack.signals()]
-    twins = [twin for attack in run for twin in _on_reference(attack)]
-    return list(dict.fromkeys(own + twins))
+    roles = (TARGET, REFERENCE, CONTROL)
+    return list(
+        dict.fromkeys(one for role in roles for attack in run for one in _asked_of(attack, role))
+    )
 
 
-def _on_reference(attack: Attack) -> list[Signal]:
-    return [as_control(signal) for signal in attack.signals()]
+def _asked_of(attack: Attack, role: str) -> list[Signal]:
+    """What the attack measures where the model in `role` is attacked."""
+    return [as_control(signal, role) for signal in attack.signals()]
 
 
 def _config(done: FinishedRun, choices: dict[str, Any]) -> FinetuneAudit:

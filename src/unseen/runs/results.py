@@ -78,7 +78,11 @@ class AttackResult(Part):
 
     name: str = Field(description="as --attacks reads it back")
     kind: Literal["attack", "blind", "control"] = Field(
-        description="blind: asks no model; control: the attack on the reference model"
+        description="blind: asks no model; control: the attack on another model than the target"
+    )
+    model: Literal["reference", "control"] | None = Field(
+        None,
+        description="the model of a control: the reference (null is read so too), or the control model",
     )
     paper: str = ""
     access: str = Field("", description="what it needs of the model")
@@ -324,13 +328,20 @@ class Results(Part):
     run: RunFacts
     target: dict[str, str]
     reference: dict[str, str] | None = None
+    control_model: dict[str, str] | None = Field(
+        None,
+        description="model of the same format, trained on other records; null where there is none",
+    )
     shadows: tuple[dict[str, str], ...] = Field((), description="shadow models, if attacks had any")
     access: str
     data: DataFacts | None = None
     attacks: tuple[AttackResult, ...]
     control: tuple[AttackResult, ...] = ()
     control_note: str | None = Field(
-        None, description="why there is no control, or not of every attack"
+        None, description="why there is no control on the reference, or not of every attack"
+    )
+    control_model_note: str | None = Field(
+        None, description="attacks that were not repeated on the control model, and why"
     )
     skipped: dict[str, str] = Field(
         default_factory=dict, description="attacks that were not run, and why"

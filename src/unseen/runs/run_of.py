@@ -130,13 +130,15 @@ def of_other_bases(config: FinetuneAudit, run: TrainedRun) -> dict[str, TrainedR
     """The train runs that an audit compares with whose base is another than the target's.
 
     Args:
-        config: names reference and shadows.
+        config: names reference, control model and shadows.
         run: the training of the target.
 
     Returns:
         Role and folder -> run.
     """
     named = [("reference", config.reference), *(("shadow", one) for one in config.shadow)]
+    if config.control_model is not None:
+        named.append(("control model", config.control_model))
     return {
         f"{role} {other.path}": other
         for role, name in named

@@ -111,19 +111,22 @@ def notes(shadows: Sequence[Shadow], records: Iterable[Record]) -> list[str]:
     return said
 
 
-def refuse_informed_reference(config: FinetuneAudit, records: Iterable[Record]) -> None:
-    """A reference that knows audited records would hide what the target knows of them.
+def refuse_informed(config: FinetuneAudit, records: Iterable[Record]) -> None:
+    """A reference or control model that knows audited records would hide what the target knows of them.
 
     Raises:
-        ConfigError: where it is a train run whose records are among them.
+        ConfigError: where one is a train run whose records are among them.
     """
-    for run in runs_named(config.reference):
-        n = sum(map(run.has_learned, records))
-        if n:
-            raise ConfigError(
-                f"the reference {run.path} was trained on {n} of the audited records",
-                fix="train one on others: unseen train reference --not-in TARGET_RUN",
-            )
+    records = tuple(records)
+    named = {"reference": config.reference, "control model": config.control_model}
+    for role, name in named.items():
+        for run in runs_named(name) if name is not None else ():
+            n = sum(map(run.has_learned, records))
+            if n:
+                raise ConfigError(
+                    f"the {role} {run.path} was trained on {n} of the audited records",
+                    fix=f"train one on others: unseen train {role.partition(' ')[0]} --not-in TARGET_RUN",
+                )
 
 
 def _shadow(named: Named, config: FinetuneAudit) -> Shadow:

@@ -13,8 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 from unseen.metrics._checks import MIN_PER_SIDE
 from unseen.metrics.roc import resolution
+from unseen.runs.fused import is_learnt
 from unseen.runs.judge import CHANCE
 from unseen.runs.results import AttackResult, Check, Number, Status, Validity
+from unseen.signals.base import CONTROL
+from unseen.targets.access import Access
 
 if TYPE_CHECKING:
     from unseen.runs.judge import Judge, Verdicts
@@ -59,6 +62,7 @@ def checks(judge: Judge, verdicts: Verdicts, data: DataFacts | None) -> tuple[Ch
     return (
         _blind(judge, verdicts, attacks, data),
         _control(judge, verdicts, attacks),
+        *_control_model(judge, verdicts, attacks),
         *of_data,
         power(
             judge.n[1],
@@ -73,6 +77,7 @@ def checks(judge: Judge, verdicts: Verdicts, data: DataFacts | None) -> tuple[Ch
 OF_RESULTS = (
     "blind_baseline",
     "control",
+    "control_model",
     "split_origin",
     "overlap",
     "outside_texts",
@@ -149,29 +154,110 @@ def _control(judge: Judge, verdicts: Verdicts, attacks: Sequence[AttackResult]) 
         "title": "control model (before fine-tuning)",
         "limit": f"AUC at {CHANCE:g} (level {ALARM:g}, all control rows together)",
     }
-    top = _most_extreme(judge, verdicts.control, verdicts.scored.control, both_ways=True)
+    rows = [row for row in verdicts.control if row.model != CONTROL]
+    top = _most_extreme(judge, rows, verdicts.scored.control, both_ways=True)
     if top is None:
         return Check(
             **about,
             status="skip",
             detail="no attack could be judged on the model from before fine-tuning"
-            if verdicts.control
+            if rows
             else "the attacks were not repeated on the model from before fine-tuning",
-            fix=None if verdicts.control else "--reference MODEL names it",
+            fix=None if rows else "--reference MODEL names it",
         )
+    below = (
+        "on the reference, which should know neither side: it knows the non-members, or they are "
+        "easier, and an attack that compares with it measures that",
+        "is the reference the model from before fine-tuning? are the two files swapped?",
+    )
+    return _of_control(about, top, rows, attacks, "on a model that never saw the members", below)
+
+
+def _control_model(
+    judge: Judge, verdicts: Verdicts, attacks: Sequence[AttackResult]
+) -> list[Check]:
+    """The row of the control model; none where there is none and no attack that needs it most."""
+    about = {
+        "id": "control_model",
+        "title": "control model (same format, other records)",
+        "limit": f"AUC at {CHANCE:g} (level {ALARM:g}, all rows of this model together)",
+    }
+    rows = [row for row in verdicts.control if row.model == CONTROL]
+    if not rows and not any(map(_is_strict, attacks)):
+        return []
+    top = _most_extreme(judge, rows, verdicts.scored.control_model, both_ways=True)
+    if top is None:
+        return [
+            Check(
+                **about,
+                status="skip",
+                detail="no attack could be judged on the control model"
+                if rows
+                else "the model from before fine-tuning does not know the format, and so shows less "
+                "of a difference between the sets than one that was trained on other records does",
+                fix=None
+                if rows
+                else "unseen train control --not-in TARGET_RUN makes one, and --control-model names it",
+            )
+        ]
+    below = (
+        "on the control model, which should know neither side: it knows the non-members, or they are "
+        "easier",
+        "was the control model trained on other records than these? are the two files swapped?",
+    )
+    where = "on a model of the same format that was trained on other records"
+    return [_of_control(about, top, rows, attacks, where, below)]
+
+
+def _is_strict(row: AttackResult) -> bool:
+    """Whether any difference that a control shows is one too many.
+
+    What sees weights, or learns how the sides differ, finds whatever there is to find: how far the
+    target goes beyond its control says nothing about where that comes from.
+    """
+    return row.access == Access.WHITE_BOX.word or is_learnt(row)
+
+
+def _of_control(
+    about: Mapping[str, str],
+    top: tuple[str, Number],
+    rows: Sequence[AttackResult],
+    attacks: Sequence[AttackResult],
+    where: str,
+    below: tuple[str, str],
+) -> Check:
+    """The row of a model that should know neither side, by the control that is most surely off.
+
+    Args:
+        about: id, title and limit.
+        top: the control, and its AUC.
+        rows: all controls of this model.
+        attacks: what must go beyond it.
+        where: which model it is, in words.
+        below: what it means where members score lower, and what to do then.
+    """
     name, auc = top
-    if auc.ci[1] < CHANCE:
+    row = next(row for row in rows if row.name == name)
+    if auc.ci[1] < CHANCE and not is_learnt(row):
         return Check(
             **about,
             status="fail" if auc.ci[1] < 1 - FAR else "warn",
             value=auc.value,
             ci=auc.ci,
-            detail=f"{name} reaches AUC {_shown(auc)} on the reference, which should know neither "
-            "side: it knows the non-members, or they are easier, and an attack that compares with "
-            "it measures that",
-            fix="is the reference the model from before fine-tuning? are the two files swapped?",
+            detail=f"{name} reaches AUC {_shown(auc)} {below[0]}",
+            fix=below[1],
         )
-    found = f"{name} reaches AUC {_shown(auc)} on a model that never saw the members"
+    found = f"{name} reaches AUC {_shown(auc)} {where}"
+    if auc.ci[0] > CHANCE and _is_strict(row):
+        return Check(
+            **about,
+            status="fail",
+            value=auc.value,
+            ci=auc.ci,
+            detail=f"{found}: this set also separates without membership, so that what the attack "
+            "finds on the target is no sign of it",
+            fix=_HOLD_OUT,
+        )
     details: dict[Status, str] = {
         "pass": f"{found}: it does not tell the sets apart",
         "warn": f"{found}; the attacks on the target go beyond it, but this difference is part of "
@@ -211,18 +297,21 @@ def _most_extreme(
     """The baseline that is most surely off chance, with an interval for all of them together.
 
     Above chance alone counts for baselines that are fitted: on sets that do not differ, a classifier
-    that is judged on other records than it learned from comes out a little below.
+    that is judged on other records than it learned from comes out a little below. A control that
+    leaves nothing to be said of the others, by `_is_strict`, comes before them.
     """
-    able = [row.name for row in rows if row.auc is not None]
+    able = {row.name: row for row in rows if row.auc is not None}
     if not able:
         return None
     confidence = 1 - (1 if both_ways else 2) * ALARM / len(able)
     # Blind baselines are learnt, and at chance a learnt score scatters further than a fixed one.
-    intervals = {name: judge.auc(scores[name], confidence, learnt=not both_ways) for name in able}
+    learnt = {name: not both_ways or is_learnt(row) for name, row in able.items()}
+    intervals = {name: judge.auc(scores[name], confidence, learnt=learnt[name]) for name in able}
 
-    def off(name: str) -> float:
+    def off(name: str) -> tuple[bool, float]:
         low, high = intervals[name].ci
-        return max(low - CHANCE, CHANCE - high) if both_ways else low - CHANCE
+        strict = both_ways and _is_strict(able[name]) and low > CHANCE
+        return strict, low - CHANCE if learnt[name] else max(low - CHANCE, CHANCE - high)
 
     name = max(able, key=off)
     return name, intervals[name]

@@ -266,7 +266,7 @@ def _agree(items: list[Item], results: Results, subjects: Subjects, scored: Scor
     """Whether the table of records is that of the results: as many of them, and the same AUCs."""
     place = {id_: at for at, id_ in enumerate(subjects.ids)}
     for row in (*results.attacks, *results.control):
-        made = (scored.control if row.kind == "control" else scored.target).get(row.name)
+        made = scored.of(row).get(row.name)
         if row.auc is None or made is None:
             continue
         member = subjects.member[[place[id_] for id_ in made.ids]]

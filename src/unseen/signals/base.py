@@ -51,6 +51,7 @@ if TYPE_CHECKING:
 
 TARGET = "target"
 REFERENCE = "reference"
+CONTROL = "control"
 SHADOW = "shadow"
 SURROGATE = "surrogate"
 GENERATOR = "generator"
@@ -167,7 +168,7 @@ class LikelihoodSignal(Protocol):
 
     @property
     def of(self) -> str:
-        """The role of the model asked: "target", "reference" or "shadow"."""
+        """The role of the model asked: "target", "reference", "control" or "shadow"."""
 
     def ask(self, record: Record, materials: Materials) -> Ask:
         """The requests that this record needs.
@@ -367,12 +368,12 @@ def asked_of(signal: Signal, role: str) -> Signal:
     return dataclasses.replace(signal, of=role)  # type: ignore[type-var]
 
 
-def as_control(signal: Signal) -> Signal:
-    """What stands for the measurement where the reference is attacked instead of the target.
+def as_control(signal: Signal, role: str = REFERENCE) -> Signal:
+    """What stands for the measurement where the model in `role` is attacked instead of the target.
 
-    What shadows say does not depend on whom they are compared with.
+    What shadows say does not depend on whom they are compared with, nor does what the reference says.
     """
-    return asked_of(signal, REFERENCE) if signal.of == TARGET else signal
+    return asked_of(signal, role) if signal.of == TARGET else signal
 
 
 def access_needed(signal: Signal) -> Access | None:
@@ -488,15 +489,13 @@ class Observations:
     def seen_as_target(self, role: str) -> Observations:
         """What an attacker would see whose target is the model in `role`.
 
-        For the control: the same attacks, with the same shadows and surrogate, on the model before fine-tuning.
+        For the control: the same attacks, with the same shadows and surrogate, on the model before
+        fine-tuning, or on a control model, which is compared with the same reference.
         """
+        beside = {SHADOW, SURROGATE, REFERENCE} - {role}
 
         def moved(by_signal: Mapping[Signal, Mapping[str, Any]]) -> dict[Signal, Mapping[str, Any]]:
-            kept = {
-                signal: values
-                for signal, values in by_signal.items()
-                if signal.of in (SHADOW, SURROGATE)
-            }
+            kept = {signal: values for signal, values in by_signal.items() if signal.of in beside}
             return kept | {
                 asked_of(signal, TARGET): values
                 for signal, values in by_signal.items()
