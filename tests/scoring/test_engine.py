@@ -77,7 +77,7 @@ def test_equal_requests_are_asked_once(store: Store) -> None:
     engine = Engine(target, store)
     rows = some()
     engine.ensure([*rows, *rows, *(Request(row.context, row.continuation) for row in rows)])
-    assert target.n_executed == len(rows) == engine.n_scored
+    assert target.n_executed == len(rows) == engine.n_asked
     assert store.count() == (len(rows), 1)
 
 
@@ -97,10 +97,10 @@ def test_stored_answers_are_never_asked_again(store: Store) -> None:
     target = FakeTarget()
     engine = Engine(target, store)
     engine.ensure(rows)
-    assert (engine.n_stored, engine.n_scored, target.n_executed) == (10, 20, 20)
+    assert (engine.n_stored, engine.n_asked, target.n_executed) == (10, 20, 20)
     again = Engine(target, store)
     again.ensure(rows)
-    assert (again.n_stored, again.n_scored, again.n_tokens) == (30, 0, 0)
+    assert (again.n_stored, again.n_asked, again.n_tokens) == (30, 0, 0)
     assert target.n_executed == 20
     assert store.count() == (30, 1)
 
@@ -195,7 +195,7 @@ def test_out_of_memory_halves_the_budget_and_goes_on(store: Store) -> None:
     assert len(target.tried) > len(target.done)
     assert sorted(map(hash, scored(target.done))) == sorted(map(hash, rows))
     assert store.count() == (40, 1)
-    assert engine.n_scored == 40
+    assert engine.n_asked == 40
 
 
 def test_each_failure_at_least_halves_what_is_tried_next(store: Store) -> None:

@@ -54,14 +54,14 @@ def test_each_prompt_is_written_once_and_as_it_would_be_alone() -> None:
         writing = Generation(target, store)
         writing.ensure([*PROMPTS, *PROMPTS], progress=lambda *now: told.append(now))
         n = len(set(PROMPTS))
-        assert (writing.n_written, writing.n_stored) == (n, 0)
+        assert (writing.n_asked, writing.n_stored) == (n, 0)
         assert told[0] == (0, n)
         assert told[-1] == (n, n)
         for prompt in PROMPTS:
             assert writing.answer(prompt) == alone(prompt)
         again = Generation(target, store)
         again.ensure(PROMPTS)
-        assert (again.n_written, again.n_stored, again.n_tokens) == (0, n, 0)
+        assert (again.n_asked, again.n_stored, again.n_tokens) == (0, n, 0)
     read = sum(len(p.ids) + len(alone(p)) for p in set(PROMPTS))
     assert writing.n_tokens == read
 

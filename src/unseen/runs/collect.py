@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from unseen.errors import UNANSWERED, AccessError, UnscorableError
+from unseen.scoring.asking import Asking
 from unseen.scoring.engine import Engine
 from unseen.scoring.generation import Generation
 from unseen.scoring.store import Store
@@ -98,13 +99,12 @@ class Cost:
     scored: dict[str, int] = field(default_factory=dict)
     tokens: dict[str, int] = field(default_factory=dict)
 
-    def add(self, role: str, engine: Engine | Generation) -> None:
+    def add(self, role: str, asking: Asking[Any, Any]) -> None:
         """What one model was asked."""
-        n_asked = engine.n_scored if isinstance(engine, Engine) else engine.n_written
         for count, n in (
-            (self.requests, n_asked + engine.n_stored),
-            (self.scored, n_asked),
-            (self.tokens, engine.n_tokens),
+            (self.requests, asking.n_asked + asking.n_stored),
+            (self.scored, asking.n_asked),
+            (self.tokens, asking.n_tokens),
         ):
             count[role] = count.get(role, 0) + n
 

@@ -181,11 +181,6 @@ def n_tokens(batches: Iterable[Batch]) -> int:
     return total
 
 
-def distinct(requests: Iterable[Request]) -> list[Request]:
-    """Each request once, in the order of its first appearance."""
-    return list(dict.fromkeys(requests))
-
-
 def _cut(prefix: tuple[int, ...], requests: list[Request], batch_tokens: int) -> list[Batch]:
     rows = sorted(requests, key=lambda row: (-row.length, row.context, row.continuation))
     batches: list[Batch] = []
