@@ -6,6 +6,7 @@ fitted attacks, for records that are not being judged) ever see the two together
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -188,6 +189,25 @@ class Prompt:
     def __post_init__(self) -> None:
         if not self.ids or self.max_new_tokens < 1:
             msg = "a prompt needs at least one token, and room for one more"
+            raise ValueError(msg)
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """Token ids for a look inside a model, and the places of those that count.
+
+    Attributes:
+        ids: token ids.
+        places: of the tokens that count, rising; each is foretold from those before it.
+    """
+
+    ids: tuple[int, ...]
+    places: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        bounds = (0, *self.places, len(self.ids))
+        if not self.places or any(a >= b for a, b in itertools.pairwise(bounds)):
+            msg = "expected rising places, after the first token and before the end"
             raise ValueError(msg)
 
 

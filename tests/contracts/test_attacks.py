@@ -25,6 +25,7 @@ from unseen.scoring.store import Store
 from unseen.signals.base import (
     TARGET,
     ContinuationSignal,
+    InsideSignal,
     LikelihoodSignal,
     Observations,
     PopulationSignal,
@@ -41,8 +42,21 @@ from unseen.targets.access import Access
 from unseen.targets.fake import FakeTarget
 from unseen.types import BoolArray, FloatArray, Record, Scores, TokenStats, Turn
 
-SPECS = attacks.everything()
-SHAPES = (TextSignal, LikelihoodSignal, ContinuationSignal, PopulationSignal, ScoreSignal)
+INSIDE = [
+    spec
+    for spec in attacks.everything()
+    if any(isinstance(signal, InsideSignal) for signal in attacks.create(spec).signals())
+]
+"""They look inside a real model."""
+SPECS = [spec for spec in attacks.everything() if spec not in INSIDE]
+SHAPES = (
+    TextSignal,
+    LikelihoodSignal,
+    ContinuationSignal,
+    InsideSignal,
+    PopulationSignal,
+    ScoreSignal,
+)
 BLIND = [spec for spec in SPECS if is_blind(attacks.create(spec))]
 FUSING = [spec for spec in SPECS if is_fusing(attacks.create(spec))]
 ASKING = [spec for spec in SPECS if spec not in (*BLIND, *FUSING)]
@@ -285,7 +299,7 @@ def test_it_cannot_see_labels_or_models(name: str) -> None:
             assert "Membership" not in path
             if path.startswith("unseen."):
                 assert re.match(
-                    r"unseen\.(attacks\.base|signals|targets\.access|types|errors)\b", path
+                    r"unseen\.(attacks\.base|signals|targets\.(access|looks)|types|errors)\b", path
                 ), path
 
 

@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, cast
 
-from unseen.attacks.base import Attack, is_blind, is_on_request
+from unseen.attacks.base import Attack, is_blind, is_on_request, is_with_weights
 from unseen.errors import ConfigError, UnknownNameError
 
 _SPEC = re.compile(r"(?P<name>[\w\-./]+)(?:\[(?P<params>.*)\])?$", re.DOTALL)
@@ -131,9 +131,18 @@ def label(attack: Attack) -> str:
     return f"{name_of(attack)}[{inside}]" if inside else name_of(attack)
 
 
-def default() -> list[str]:
-    """Specs of the attacks of an ordinary audit: all but those that have to be named."""
-    return [spec for spec in everything() if not is_on_request(create(spec))]
+def default(*, weights: bool = False) -> list[str]:
+    """Specs of the attacks of an ordinary audit: all but those that have to be named.
+
+    Args:
+        weights: whether it also looks inside the model.
+    """
+    attacks = ((spec, create(spec)) for spec in everything())
+    return [
+        spec
+        for spec, attack in attacks
+        if not is_on_request(attack) or (weights and is_with_weights(attack))
+    ]
 
 
 def everything() -> list[str]:

@@ -17,7 +17,8 @@ a record that it judges. It inherits nothing: any class of this shape will do.
 An attack that learns from known records also says `fitted: ClassVar[bool] = True`; it is then
 cross-fitted, so that it never learns from a record that it judges. One that needs no model at all
 (a blind baseline) says `blind: ClassVar[bool] = True`; one that asks so much that it is run only
-where it is named says `on_request: ClassVar[bool] = True`; one whose score of a record depends on
+where it is named says `on_request: ClassVar[bool] = True`, and one that is also run where the user
+asks for all that weights can show (`--access weights`), `with_weights: ClassVar[bool] = True`; one whose score of a record depends on
 who is measured with it, `in_company: ClassVar[bool] = True`.
 """
 
@@ -289,6 +290,11 @@ def needs_reference(attack: Attack) -> bool:
 def is_on_request(attack: Attack) -> bool:
     """Whether the attack is run only where it is named, or all are asked for."""
     return bool(getattr(attack, "on_request", False))
+
+
+def is_with_weights(attack: Attack) -> bool:
+    """Whether the attack is run, unnamed, where white-box access is asked for."""
+    return bool(getattr(attack, "with_weights", False))
 
 
 def needs_shadows(attack: Attack) -> bool:

@@ -191,7 +191,7 @@ def ready(
     if config.offline:
         os.environ["HF_HUB_OFFLINE"] = "1"  # before anything reads it, data sets included
     refuse_idle_control(config)
-    attacks = choose_attacks(config.attacks)
+    attacks = choose_attacks(config.attacks, weights=config.access == "weights")
     trained, other_base = None, False
     if config.run_of is None:
         check_inputs(config, target, records)

@@ -13,6 +13,7 @@ from unseen.errors import UNANSWERED, AccessError, UnscorableError
 from unseen.scoring.asking import Asking
 from unseen.scoring.engine import Engine
 from unseen.scoring.generation import Generation
+from unseen.scoring.looking import Glance, Looking
 from unseen.scoring.store import Store
 from unseen.signals.base import (
     SHADOW,
@@ -21,6 +22,7 @@ from unseen.signals.base import (
     ContinuationSignal,
     Encoder,
     FollowingSignal,
+    InsideSignal,
     LikelihoodSignal,
     Materials,
     Observations,
@@ -39,8 +41,9 @@ from unseen.signals.neighbours import Neighbourhood
 from unseen.signals.one_step import AfterStep
 from unseen.signals.retrieval import Pool
 from unseen.signals.text import SameText
-from unseen.targets.access import LogprobTarget, WhiteBoxTarget
+from unseen.targets.access import InsideTarget, LogprobTarget, WhiteBoxTarget
 from unseen.targets.fillers import Filler
+from unseen.targets.looks import Vectors
 from unseen.types import Prompt, Record, Request
 
 Progress = Callable[[str, int, int], None]
@@ -122,6 +125,8 @@ def collect(
     corpus: Corpus | None = None,
     fillers: Mapping[str, Filler] | None = None,
     probes: Mapping[str, Sequence[str]] | None = None,
+    directions: Vectors | None = None,
+    paraphrases: Mapping[str, Sequence[str]] | None = None,
     batch_tokens: int | None = None,
     progress: Progress | None = None,
 ) -> tuple[Observations, Cost]:
@@ -140,6 +145,8 @@ def collect(
         corpus: texts to count tokens in.
         fillers: name -> a model that puts other words into texts.
         probes: record id -> responses that the user gives to probe with.
+        directions: that the user gives to project states onto.
+        paraphrases: record id -> its prompt in other words.
         batch_tokens: padded tokens a batch; None leaves it to the target.
         progress: told how far it is.
 
@@ -157,7 +164,16 @@ def collect(
         _answered, (records, known_members, known_nonmembers)
     )
     neighbourhood = Neighbourhood(fillers or {}, store)
-    shown = _Shown(known_members, known_nonmembers, pool, corpus, neighbourhood, probes)
+    shown = _Shown(
+        known_members,
+        known_nonmembers,
+        pool,
+        corpus,
+        neighbourhood,
+        probes,
+        directions,
+        paraphrases,
+    )
     cost = Cost()
     seen = _Seen()
     written: dict[Signal, dict[str, Any]] = {}
@@ -177,6 +193,10 @@ def collect(
         seen.add(_read_texts(jobs, materials))
         seen.add(_ask_model(jobs, materials, model.target, engine, tell))
         cost.add(role, engine)
+        if isinstance(model.target, InsideTarget):
+            looking = Looking(model.target, store, batch_tokens=batch_tokens)
+            seen.add(_look_inside(jobs, materials, looking, tell))
+            cost.add(role, looking)
     jobs = _jobs(SHADOW, wanted, records, shown)
     said: list[_Seen] = []
     for number, shadow in enumerate(shadows if jobs else (), start=1):
@@ -268,6 +288,30 @@ def prompts_of(
     }
 
 
+def glances_of(
+    signals: Iterable[Signal],
+    records: Sequence[Record],
+    models: dict[str, Model],
+    *,
+    directions: Vectors | None = None,
+    paraphrases: Mapping[str, Sequence[str]] | None = None,
+) -> dict[str, list[Glance]]:
+    """What `collect` would look at inside each model, repetitions included."""
+    wanted = _with_comparisons(signals, models)
+    shown = _Shown((), (), None, directions=directions, paraphrases=paraphrases)
+    return {
+        role: [
+            one
+            for _, _, glances in _glances(
+                _jobs(role, wanted, _answered(records), shown), _materials(model, models, shown)
+            )
+            if not isinstance(glances, UnscorableError)
+            for one in glances
+        ]
+        for role, model in models.items()
+    }
+
+
 def _answered(records: Sequence[Record]) -> tuple[Record, ...]:
     """The records that say something: an empty response has no score, not even of its prompt."""
     return tuple(record for record in records if record.is_answered)
@@ -283,6 +327,8 @@ class _Shown:
     corpus: Corpus | None = None
     neighbourhood: Neighbourhood | None = None
     probes: Mapping[str, Sequence[str]] | None = None
+    directions: Vectors | None = None
+    paraphrases: Mapping[str, Sequence[str]] | None = None
 
 
 @dataclass(frozen=True)
@@ -337,6 +383,8 @@ def _materials(
         neighbourhood=shown.neighbourhood,
         written=written or {},
         probes=shown.probes,
+        directions=shown.directions,
+        paraphrases=shown.paraphrases,
     )
 
 
@@ -561,6 +609,49 @@ def _ask_after_steps(
                 both = answers.read([engine.answer(request), after.answer(request)])
                 yield signal, record.id, signal.observe(both)
         tell("steps on", len(batches), len(batches))
+
+
+def _look_inside(
+    jobs: Sequence[_Job], materials: Materials, looking: Looking, tell: Progress
+) -> Iterator[tuple[Signal, str, Any]]:
+    """Signal, record id, and what was seen inside the model or why nothing can be."""
+    todo: list[tuple[InsideSignal, str, list[Glance]]] = []
+    for signal, record, glances in _glances(jobs, materials):
+        if isinstance(glances, UnscorableError):
+            yield signal, record.id, glances
+        else:
+            todo.append((signal, record.id, glances))
+    if not todo:
+        return
+    looking.ensure(
+        (one for _, _, glances in todo for one in glances),
+        progress=lambda done, total: tell("looking inside", done, total),
+    )
+    for signal, id_, glances in todo:
+        try:
+            yield signal, id_, signal.see([looking.seen(*one) for one in glances])
+        except UnscorableError as error:
+            yield signal, id_, error
+
+
+def _glances(
+    jobs: Sequence[_Job], materials: Materials
+) -> Iterator[tuple[InsideSignal, Record, list[Glance] | UnscorableError]]:
+    """Signal, record, and what is looked at for it, or why nothing can be."""
+    for job in jobs:
+        for signal in job.signals:
+            if not isinstance(signal, InsideSignal):
+                continue
+            look = signal.look(materials)
+            for record in job.records:
+                try:
+                    yield (
+                        signal,
+                        record,
+                        [(look, one) for one in signal.passages(record, materials)],
+                    )
+                except UnscorableError as error:
+                    yield signal, record, error
 
 
 def _asks(

@@ -23,7 +23,7 @@ from unseen.runs.rendered import beginning_id
 from unseen.runs.results import Check, Part
 from unseen.runs.run_of import of_run
 from unseen.signals.base import CONTROL, GENERATOR, REFERENCE, SURROGATE, TARGET
-from unseen.targets.access import Access
+from unseen.targets.access import Access, InsideTarget
 from unseen.targets.files import default_cache
 from unseen.targets.fillers import HasWordEmbeddings
 
@@ -124,6 +124,7 @@ def diagnose(
             embeddings=isinstance(models[TARGET].target, HasWordEmbeddings),
             helpers=(SURROGATE, GENERATOR),
             probes=True,
+            inside=isinstance(models[TARGET].target, InsideTarget),
         )
         if why is None:
             usable.append(name)

@@ -74,9 +74,9 @@ def open_models(
     own = {role: _helper(role, config, reference) for role in helpers}
     if config.access != "auto":
         rung = _RUNGS[config.access]
-        target = LimitedTarget(target, rung)
-        reference = None if reference is None else LimitedTarget(reference, rung)
-        control = None if control is None else LimitedTarget(control, rung)
+        target = _capped(target, rung)
+        reference = None if reference is None else _capped(reference, rung)
+        control = None if control is None else _capped(control, rung)
     roles = {TARGET: target} | ({} if reference is None else {REFERENCE: reference})
     roles |= {} if control is None else {CONTROL: control}
     surrogate, generator = own.get(SURROGATE), own.get(GENERATOR)
@@ -127,9 +127,14 @@ def opened(name: str, config: FinetuneAudit) -> Model:
     """
     target = _load(name, config)
     if config.access != "auto":
-        target = LimitedTarget(target, _RUNGS[config.access])
+        target = _capped(target, _RUNGS[config.access])
     encoder = RecordEncoder(target.tokenizer, layout_of(config), limit=target.max_length)
     return Model(target, encoder)
+
+
+def _capped(target: LogprobTarget, rung: Access) -> LogprobTarget:
+    """The target on a rung; as it is, where that is its own."""
+    return target if target.access == rung else LimitedTarget(target, rung)
 
 
 def is_fake(name: str) -> bool:

@@ -29,6 +29,7 @@ from unseen.signals.base import (
     SURROGATE,
     TARGET,
     ContinuationSignal,
+    InsideSignal,
     LikelihoodSignal,
     PopulationSignal,
     ScoreSignal,
@@ -44,7 +45,7 @@ from unseen.signals.likelihoods import TextLikelihood
 from unseen.signals.neighbours import fillers_needed
 from unseen.signals.similarity import TokenSimilarity
 from unseen.signals.token_stats import TokenStatistics
-from unseen.targets.access import Access
+from unseen.targets.access import Access, InsideTarget
 from unseen.targets.fillers import EMBEDDINGS, HasWordEmbeddings
 from unseen.targets.limited import LimitedTarget
 
@@ -104,13 +105,21 @@ class Plan:
         return tuple(dict.fromkeys(s for s in wanted if not isinstance(s, ScoreSignal)))
 
 
-def choose_attacks(specs: tuple[str, ...]) -> dict[str, tuple[Attack, bool]]:
-    """Label -> attack, and whether the user named it; every fault at once."""
+def choose_attacks(
+    specs: tuple[str, ...], *, weights: bool = False
+) -> dict[str, tuple[Attack, bool]]:
+    """Label -> attack, and whether the user named it; every fault at once.
+
+    Args:
+        specs: as the user names them.
+        weights: whether an ordinary audit also looks inside the model.
+    """
+    usual = default(weights=weights)
     found: dict[str, tuple[Attack, bool]] = {}
     faults: list[ConfigError] = []
     for spec in specs:
         named = spec not in ("default", "all")
-        for one in (spec,) if named else everything() if spec == "all" else default():
+        for one in (spec,) if named else everything() if spec == "all" else usual:
             try:
                 attack = create(one)
             except ConfigError as error:
@@ -118,7 +127,7 @@ def choose_attacks(specs: tuple[str, ...]) -> dict[str, tuple[Attack, bool]]:
                 continue
             found.setdefault(label(attack), (attack, named))
     if found and all(is_fusing(attack) for attack, _ in found.values()):
-        for attack in map(create, default()):  # somebody has to say what it learns from
+        for attack in map(create, usual):  # somebody has to say what it learns from
             found.setdefault(label(attack), (attack, False))
     if len(faults) == 1:
         raise faults[0]
@@ -334,6 +343,7 @@ def _obstacle(config: FinetuneAudit, attack: Attack, models: dict[str, Model]) -
         embeddings=isinstance(models[TARGET].target, HasWordEmbeddings),
         helpers=[role for role in (SURROGATE, GENERATOR) if role in models],
         probes=config.probes is not None,
+        inside=isinstance(models[TARGET].target, InsideTarget),
     )
 
 
@@ -348,6 +358,7 @@ def obstacle(
     embeddings: bool,
     helpers: Collection[str],
     probes: bool,
+    inside: bool,
 ) -> str | None:
     """Why an attack cannot be run, or None where it can.
 
@@ -361,9 +372,12 @@ def obstacle(
         embeddings: whether the target shows its word embeddings.
         helpers: roles of the attacker's own models that there are: surrogate, generator.
         probes: whether the user gives probes.
+        inside: whether the target shows its states and gradients.
     """
     if attack.access > access:
         return f"it needs {attack.access.word} access, the target gives {access.word}"
+    if not inside and any(isinstance(signal, InsideSignal) for signal in attack.signals()):
+        return "it looks at states and gradients, which this target does not show"
     if not reference and needs_reference(attack):
         return "it needs a reference model: --reference MODEL"
     if not shadows and needs_shadows(attack):

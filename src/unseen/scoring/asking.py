@@ -59,14 +59,15 @@ class Asking(ABC, Generic[Q, G]):
             try:
                 self._put(group)
             except OutOfMemoryError:
-                if len(rows) == 1:
+                n_parts = self._n_parts(group)
+                if n_parts == 1:
                     raise OutOfMemoryError(
                         f"a single {self.one} of {self._size(rows[0])} tokens does not fit into memory",
                         fix="cut long records with --max-length, or use --dtype bfloat16",
                     ) from None
                 left = [row for one in (group, *todo) for row in self._rows(one)]
                 self.batch_tokens = max(1, min(self.batch_tokens, self._used(group)) // 2)
-                todo = self._cut(left, most=max(1, len(rows) // 2))
+                todo = self._cut(left, most=n_parts // 2)
                 continue
             done += len(rows)
             self.n_asked += len(rows)
@@ -102,7 +103,16 @@ class Asking(ABC, Generic[Q, G]):
 
     @abstractmethod
     def _cut(self, questions: Sequence[Q], *, most: int | None = None) -> list[G]:
-        """Groups within the budget, of at most so many questions, whatever their order."""
+        """Groups within the budget, the same in whatever order.
+
+        Args:
+            questions: distinct ones.
+            most: parts of a group, at most, where the kind of group has a say in it.
+        """
+
+    def _n_parts(self, group: G) -> int:
+        """How many groups it can be cut into, at most."""
+        return len(self._rows(group))
 
     @abstractmethod
     def _rows(self, group: G) -> Sequence[Q]:

@@ -10,8 +10,10 @@ process killed at any moment loses at most the batch in flight.
 from __future__ import annotations
 
 import hashlib
+import io
 import sqlite3
 import struct
+import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -21,13 +23,16 @@ from typing import Self, TypeVar
 import numpy as np
 
 from unseen.errors import StoreError
-from unseen.types import FloatArray, IntArray, Prompt, Request, TokenStats
+from unseen.targets.looks import Look, Seen
+from unseen.types import FloatArray, IntArray, Passage, Prompt, Request, TokenStats
 
 # Part of every key: raise it when the same request would get another answer, or when answers are
 # written in another form. Those of other versions are then never found.
 ANSWER_VERSION = 2
 TEXT_VERSION = 1
 """The same for generated text."""
+LOOK_VERSION = 1
+"""The same for what is seen inside a model."""
 
 _HEADER = struct.Struct("<BBI")
 _CHECKSUM = struct.Struct("<I")
@@ -52,6 +57,14 @@ def key_of_prompt(fingerprint: str, prompt: Prompt) -> bytes:
     how = [prompt.max_new_tokens, prompt.number if about else 0, *about]
     digest = hashlib.blake2b(f"text|{TEXT_VERSION}|{fingerprint}|{how}|".encode(), digest_size=16)
     digest.update(np.array(prompt.ids, dtype="<i8").tobytes())
+    return digest.digest()
+
+
+def key_of_look(fingerprint: str, look: Look, passage: Passage) -> bytes:
+    """The key of a look at a passage, inside a target: 16 bytes."""
+    about = f"look|{LOOK_VERSION}|{fingerprint}|{look.key}|{len(passage.ids)}|"
+    digest = hashlib.blake2b(about.encode(), digest_size=16)
+    digest.update(np.array(passage.ids + passage.places, dtype="<i8").tobytes())
     return digest.digest()
 
 
@@ -106,6 +119,10 @@ class Store:
                 found.update(row[0] for row in rows)
         return found
 
+    def present_looks(self, keys: Iterable[bytes]) -> set[bytes]:
+        """Which of the keys of looks have an answer."""
+        return self._present("looks", keys)
+
     def get(self, key: bytes) -> TokenStats:
         """The answer of one key.
 
@@ -121,6 +138,14 @@ class Store:
             StoreError: where there is none, or it is damaged.
         """
         return self._unpacked(self._value("texts", key), _unpack_text)
+
+    def get_look(self, key: bytes) -> dict[str, FloatArray]:
+        """What was seen by one look.
+
+        Raises:
+            StoreError: where there is none, or it is damaged.
+        """
+        return self._unpacked(self._value("looks", key), _unpack_look)
 
     def _value(self, table: str, key: bytes) -> bytes:
         with self._explained():
@@ -144,6 +169,12 @@ class Store:
         rows = [(key, _sealed(np.array(ids, dtype="<i4").tobytes())) for key, ids in texts]
         with self._explained(), self._db:
             self._db.executemany("INSERT OR REPLACE INTO texts VALUES (?, ?)", rows)
+
+    def put_looks(self, looks: Iterable[tuple[bytes, Seen]]) -> None:
+        """Keeps what was seen, all or none of it."""
+        rows = [(key, _pack_look(seen)) for key, seen in looks]
+        with self._explained(), self._db:
+            self._db.executemany("INSERT OR REPLACE INTO looks VALUES (?, ?)", rows)
 
     def note(self, key: bytes) -> bytes | None:
         """What `keep_note` has kept under a key, or None.
@@ -176,6 +207,10 @@ class Store:
         )
         self._db.execute(
             "CREATE TABLE IF NOT EXISTS texts (key BLOB PRIMARY KEY, value BLOB NOT NULL) "
+            "WITHOUT ROWID"
+        )
+        self._db.execute(
+            "CREATE TABLE IF NOT EXISTS looks (key BLOB PRIMARY KEY, value BLOB NOT NULL) "
             "WITHOUT ROWID"
         )
         self._db.execute(
@@ -251,6 +286,20 @@ def _opened(blob: bytes) -> bytes:
 
 def _unpack_text(blob: bytes) -> tuple[int, ...]:
     return tuple(np.frombuffer(_opened(blob), "<i4").tolist())
+
+
+def _pack_look(seen: Seen) -> bytes:
+    file = io.BytesIO()
+    np.savez(file, **dict(seen))  # type: ignore[arg-type]
+    return _sealed(file.getvalue())
+
+
+def _unpack_look(blob: bytes) -> dict[str, FloatArray]:
+    try:
+        with np.load(io.BytesIO(_opened(blob)), allow_pickle=False) as arrays:
+            return {name: arrays[name] for name in arrays.files}
+    except zipfile.BadZipFile as error:
+        raise ValueError(error) from error
 
 
 def _unpack(blob: bytes) -> TokenStats:

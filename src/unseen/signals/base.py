@@ -11,6 +11,8 @@ Shapes:
 * `ContinuationSignal`: `prompts` turns a record into prompts, `observe` turns what a model writes
   after them into a value. Text is written first, for likelihoods may be asked of it.
 * `TextSignal`: `measure` reads the text of the records; no model is asked.
+* `InsideSignal`: `passages` turns a record into token ids, `see` turns what a look inside the model
+  shows of them into a value.
 * `ScoreSignal`: `gather` takes what other attacks have said; nothing is measured.
 * `PopulationSignal`: `gather` takes what was measured of records that are set aside.
 
@@ -32,9 +34,11 @@ import numpy as np
 
 from unseen.errors import UnscorableError
 from unseen.targets.access import Access
+from unseen.targets.looks import Look, Seen, Vectors
 from unseen.types import (
     BoolArray,
     Encoded,
+    Passage,
     Prompt,
     Record,
     Request,
@@ -120,6 +124,8 @@ class Materials:
         written: continuation signal -> record id -> its value, or why there is none, for signals
             that are `built_on` it.
         probes: record id -> responses that the user gives to probe with.
+        directions: that the user gives to project states onto.
+        paraphrases: record id -> its prompt in other words.
         foreseeing: whether the questions are for a plan: nothing has been written.
     """
 
@@ -132,6 +138,8 @@ class Materials:
     neighbourhood: Neighbourhood | None = None
     written: Mapping[Signal, Mapping[str, Any]] = field(default_factory=dict)
     probes: Mapping[str, Sequence[str]] | None = None
+    directions: Vectors | None = None
+    paraphrases: Mapping[str, Sequence[str]] | None = None
     foreseeing: bool = False
 
 
@@ -312,6 +320,37 @@ class StepSignal(LikelihoodSignal, Protocol):
 
 
 @runtime_checkable
+class InsideSignal(Protocol):
+    """Looks at gradients and states inside a model: it needs an `InsideTarget`."""
+
+    gives: ClassVar[type]
+    """The class of its values."""
+    private: ClassVar[bool]
+    """True where the value would give text away: it is used, and never kept."""
+
+    @property
+    def of(self) -> str:
+        """The role of the model that is looked into."""
+
+    def look(self, materials: Materials) -> Look:
+        """What is measured of each passage."""
+
+    def passages(self, record: Record, materials: Materials) -> tuple[Passage, ...]:
+        """What is looked at for this record, at least one.
+
+        Raises:
+            UnscorableError: with the reason, where the record cannot be measured.
+        """
+
+    def see(self, seen: Sequence[Seen]) -> Any:
+        """The value of one record, from what was seen of its passages, in their order.
+
+        Raises:
+            UnscorableError: with the reason, where there is none.
+        """
+
+
+@runtime_checkable
 class TextSignal(Protocol):
     """Reads the text of records; asks no model."""
 
@@ -351,7 +390,14 @@ class ScoreSignal(Protocol):
         """
 
 
-Signal = LikelihoodSignal | ContinuationSignal | PopulationSignal | TextSignal | ScoreSignal
+Signal = (
+    LikelihoodSignal
+    | ContinuationSignal
+    | PopulationSignal
+    | InsideSignal
+    | TextSignal
+    | ScoreSignal
+)
 
 
 def key(signal: Signal) -> str:
@@ -383,6 +429,8 @@ def access_needed(signal: Signal) -> Access | None:
     """
     if isinstance(signal, ContinuationSignal):
         return Access.TEXT
+    if isinstance(signal, InsideSignal):
+        return Access.WHITE_BOX
     if isinstance(signal, LikelihoodSignal | PopulationSignal):
         return Access(getattr(signal, "access", Access.LOGPROB))
     return None

@@ -11,7 +11,17 @@ from contextlib import AbstractContextManager
 from enum import IntEnum
 from typing import Protocol, runtime_checkable
 
-from unseen.types import GREEDY, Batch, Encoded, Request, Sampling, Tokenizer, TokenStats
+from unseen.targets.looks import Look, Seen
+from unseen.types import (
+    GREEDY,
+    Batch,
+    Encoded,
+    Passage,
+    Request,
+    Sampling,
+    Tokenizer,
+    TokenStats,
+)
 
 
 class Access(IntEnum):
@@ -127,6 +137,23 @@ class WhiteBoxTarget(LogprobTarget, Protocol):
         Raises:
             TargetError: where a step would be none: weights in half precision, or quantised ones.
             OutOfMemoryError: where the examples do not fit into memory together.
+        """
+
+
+@runtime_checkable
+class InsideTarget(LogprobTarget, Protocol):
+    """Also shows its hidden states and gradients."""
+
+    def look(self, looks: Sequence[Look], passages: Sequence[Passage]) -> list[list[Seen]]:
+        """What is seen of each passage: for each look a list, in the order of the passages.
+
+        Args:
+            looks: that are taken `together`.
+            passages: in one batch; none has a say in what is seen of another.
+
+        Raises:
+            TargetError: where the model cannot be looked at like this.
+            OutOfMemoryError: where the passages do not fit together; nothing is lost or kept.
         """
 
 

@@ -27,11 +27,24 @@ from unseen.targets.moments import moments, split
 from unseen.targets.quiet import quiet
 from unseen.targets.sampling import Drawer, chance
 from unseen.targets.tokenizer import HFTokenizer
-from unseen.types import GREEDY, Batch, Encoded, FloatArray, Request, Sampling, TokenStats
+from unseen.types import (
+    GREEDY,
+    Batch,
+    Encoded,
+    FloatArray,
+    Passage,
+    Request,
+    Sampling,
+    TokenStats,
+)
 
 if TYPE_CHECKING:
     import torch
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+    from unseen.targets.inside.model import Opened
+    from unseen.targets.inside.steps import StepCheck
+    from unseen.targets.looks import Look, Seen, StepLook, Weights
 
 Padding = Literal["right", "left"]
 
@@ -165,6 +178,7 @@ class HFTarget:
         self._takes_positions = "position_ids" in takes
         self.uses_adapter = True
         self._prefix: tuple[tuple[int, ...], Any] | None = None
+        self._opened: Opened | None = None
         with torch.inference_mode(), self._adapter():
             self._refuse_encoders()
             self.head_apart = self._head_can_run_apart()
@@ -241,6 +255,7 @@ class HFTarget:
         self.name = f"{self._source.model_name} (base)"
         self.fingerprint = self._fingerprint(plain)
         self._prefix = None
+        self._opened = None
         self._reference = None
 
     def _fingerprint(self, source: Source) -> str:
@@ -443,26 +458,85 @@ class HFTarget:
                     weight.copy_(old)
             self._prefix = None
 
+    def look(self, looks: Sequence[Look], passages: Sequence[Passage]) -> list[list[Seen]]:
+        """What is seen of gradients and states, for each look a list, in the order of the passages.
+
+        Raises:
+            TargetError: where the model cannot be looked at like this.
+            OutOfMemoryError: where the passages do not fit together.
+        """
+        import torch
+
+        from unseen.targets.inside import look
+
+        with self._adapter(), _memory_errors(torch):
+            return look(self._inside(), looks, passages)
+
+    def check_step(self, look: StepLook, passage: Passage) -> StepCheck:
+        """Whether steps on passages can be batched, tried on the first passage that is asked for."""
+        import torch
+
+        from unseen.targets.inside.steps import check_step
+
+        with self._adapter(), _memory_errors(torch):
+            return check_step(self._inside(), [look], passage)
+
+    def _inside(self) -> Opened:
+        from unseen.targets.inside.model import Opened
+
+        if self._opened is None:
+            self._opened = Opened(
+                self.name,
+                self._model,
+                self._decoder,
+                self._head,
+                self.head_apart and not self._sees_virtual_tokens(),
+                self._takes_positions,
+                self.padding,
+                self._of_weights,
+            )
+        return self._opened
+
+    def _of_weights(self, weights: Weights, *, steps: bool = True) -> dict[str, Any]:
+        """All weights in use, or those of the adapter, by name.
+
+        Args:
+            weights: which.
+            steps: whether they take small steps.
+
+        Raises:
+            TargetError: where there are none, or they cannot.
+        """
+        import torch
+
+        adapted = self._peft is not None and self.uses_adapter
+        if weights == "adapter" and not adapted:
+            raise TargetError(f"{self.name} has no adapter", fix="leave out weights=adapter")
+        if weights == "all" and getattr(self._model, "is_quantized", False):
+            fix = "weights=adapter: those of the adapter can" if adapted else None
+            raise TargetError(f"{self.name} is quantised: its weights cannot take a step", fix=fix)
+        found = {
+            name: weight
+            for name, weight in self._model.named_parameters()
+            if (weights == "all" and adapted) or self._is_of_adapter(name) == (weights == "adapter")
+        }
+        for weight in found.values() if steps else ():
+            if weight.dtype not in (torch.float32, torch.float64):
+                kind = str(weight.dtype).removeprefix("torch.")
+                raise TargetError(
+                    f"a small step is lost in weights in {kind}: measure it with --dtype float32",
+                    fix="--dtype float32",
+                )
+        return found
+
     def _learning_weights(self) -> list[torch.nn.Parameter]:
         """The weights that fine-tuning would change: the adapter's, or else all.
 
         Raises:
             TargetError: where they cannot take a small step.
         """
-        import torch
-
-        coarse = "a small step is lost in {}: measure it with --dtype float32"
-        if self._peft is not None and self.uses_adapter:
-            weights = [w for n, w in self._model.named_parameters() if self._is_of_adapter(n)]
-        else:
-            if getattr(self._model, "is_quantized", False):
-                raise TargetError(f"{self.name} is quantised: its weights cannot take a step")
-            weights = [w for n, w in self._model.named_parameters() if not self._is_of_adapter(n)]
-        for weight in weights:
-            if weight.dtype not in (torch.float32, torch.float64):
-                kind = str(weight.dtype).removeprefix("torch.")
-                raise TargetError(coarse.format(f"weights in {kind}"), fix="--dtype float32")
-        return weights
+        adapted = self._peft is not None and self.uses_adapter
+        return list(self._of_weights("adapter" if adapted else "all").values())
 
     def _is_of_adapter(self, name: str) -> bool:
         """Whether a weight belongs to the adapter, by its name in peft's model."""
