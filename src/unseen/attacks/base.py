@@ -282,6 +282,11 @@ def is_fusing(attack: Attack) -> bool:
     return any(isinstance(signal, ScoreSignal) for signal in attack.signals())
 
 
+def needs_weights(attack: Attack) -> bool:
+    """Whether the attack uses the weights of the model."""
+    return attack.access >= Access.WHITE_BOX
+
+
 def needs_reference(attack: Attack) -> bool:
     """Whether the attack compares the target with a reference model."""
     return any(signal.of == REFERENCE for signal in attack.signals())

@@ -105,6 +105,12 @@ NO_CONFORMITY = (
 )
 
 
+GAINS = (
+    "What attacks that use weights, or learn, add to the likelihood of the answers (loss, min_k): the "
+    "difference of both AUCs on the same records, with its paired interval. No gain is claimed unless "
+    "the interval excludes 0."
+)
+
 KINDS = {
     "attack": "attack",
     "blind": "blind",

@@ -13,6 +13,7 @@ from unseen.report import language as say
 from unseen.report.summary import (
     facts,
     footnotes,
+    gains,
     number,
     percent_rate,
     rate,
@@ -179,6 +180,9 @@ def _attacks(results: Results) -> tuple[Block, ...]:
     notes = footnotes(results)
     if notes:
         blocks.append(Bullets(tuple(notes)))
+    if results.gains:
+        grid = Grid(("attack − baseline", "AUC", ""), tuple(gains(results)), frozenset({1}))
+        blocks.append(Audience("Beside the answers' likelihood alone", (Text(say.GAINS), grid)))
     made = say.how_found(results)
     if made is not None:
         blocks.append(Audience("How the finding was made", (Text(made),)))

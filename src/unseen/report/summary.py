@@ -136,6 +136,35 @@ def percent_rate(fpr: float) -> str:
     return f"{100 * fpr:g}%"
 
 
+def signed(estimate: Number, digits: int = 3) -> str:
+    """A difference with its sign and its interval.
+
+    >>> signed(Number(value=0.5, ci=(-0.25, 0.75), confidence=0.95, method="m", n=(9, 9)))
+    '+0.500 [−0.250, +0.750]'
+    """
+    value, low, high = (
+        f"{one:+.{digits}f}".replace("-", "−") for one in (estimate.value, *estimate.ci)
+    )
+    return f"{value} [{low}, {high}]"
+
+
+def gains(results: Results) -> list[tuple[str, str, str]]:
+    """What attacks on weights, and those that learn, add: the pair, its difference, what that means."""
+    return [
+        (
+            f"{gain.attack} − {gain.baseline}",
+            "–" if gain.difference is None else signed(gain.difference),
+            (gain.note or "") if gain.difference is None else _meant(gain.difference),
+        )
+        for gain in results.gains
+    ]
+
+
+def _meant(difference: Number) -> str:
+    low, high = difference.ci
+    return "a gain" if low > 0 else "less than the answers say" if high < 0 else "no gain is shown"
+
+
 def footnotes(results: Results) -> list[str]:
     """What the reader of the table must know."""
     notes: list[str] = []

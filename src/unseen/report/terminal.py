@@ -12,6 +12,7 @@ from unseen.report.summary import (
     evidence,
     facts,
     footnotes,
+    gains,
     label,
     mends,
     percent_rate,
@@ -37,6 +38,8 @@ def show(results: Results, console: Console) -> None:
         console.print(_checks(results))
         console.print()
     console.print(_table(results))
+    for pair, difference, means in gains(results):
+        console.print(Text(f"  {visible(f'{pair} {difference}: {means}')}"))
     for note in footnotes(results):
         console.print(Text(f"  {visible(note)}", style="dim"))
     console.print()

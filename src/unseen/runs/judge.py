@@ -7,18 +7,27 @@ into folds, and a record is scored by what was learned from the other folds alon
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from unseen.attacks import label
-from unseen.attacks.base import Attack, Known, is_blind, is_fitted, is_fusing, unscored
+from unseen.attacks.base import (
+    Attack,
+    Known,
+    is_blind,
+    is_fitted,
+    is_fusing,
+    needs_weights,
+    unscored,
+)
 from unseen.data.duplicates import inseparable
 from unseen.data.features import features
 from unseen.errors import StoreError, TooFewRecordsError
 from unseen.metrics._checks import MIN_PER_SIDE
+from unseen.metrics.compare import paired_differences
 from unseen.metrics.contrast import contrasts
 from unseen.metrics.correlation import difference, mean, spearman
 from unseen.metrics.crossfit import choose_and_judge, folds
@@ -26,11 +35,12 @@ from unseen.metrics.evaluate import TprAtFpr as MeasuredTpr
 from unseen.metrics.evaluate import auc_of, evaluate
 from unseen.metrics.roc import allowed, resolution
 from unseen.metrics.slices import by_slice
-from unseen.runs.fused import gathered, of_learnt, restated, widened
+from unseen.runs.fused import LEARNT, gathered, of_learnt, restated, widened
 from unseen.runs.results import (
     Agreement,
     AttackResult,
     Exposed,
+    Gain,
     Headline,
     Number,
     OptimizationGap,
@@ -52,6 +62,9 @@ if TYPE_CHECKING:
 FIT_FOLDS = 5
 """Folds in which attacks that learn are cross-fitted."""
 
+ANSWER_ONLY = ("loss", "min_k")
+"""Attacks that read the answers' likelihood alone: what others add is told against them."""
+
 GAP = "optimization_gap"
 """The attack that others are held against."""
 
@@ -65,7 +78,7 @@ Kind = Literal["attack", "blind", "control"]
 Asked = Literal["reference", "control"]
 
 # Each use of randomness has a stream of its own, so that one more draw here changes nothing there.
-_FOLDS, _FIT, _ESTIMATES, _HEADLINE, _SLICES = range(2, 7)
+_FOLDS, _FIT, _ESTIMATES, _HEADLINE, _SLICES, _GAINS = range(2, 8)
 
 
 @dataclass(frozen=True)
@@ -186,6 +199,7 @@ class Verdicts:
     exposed: Exposed | None
     gap: OptimizationGap | None
     scored: Scored
+    gains: tuple[Gain, ...] = ()
 
 
 class Judge:
@@ -283,7 +297,56 @@ class Judge:
             self._row(attack, scored.control_model, "control", "control")
             for attack in control_model
         ]
-        return self.verdicts(rows, scored, controls)
+        verdicts = self.verdicts(rows, scored, controls)
+        return replace(verdicts, gains=tuple(self._gains(attacks, scored.target)))
+
+    def _gains(self, attacks: tuple[Attack, ...], made: Mapping[str, Scores]) -> Iterator[Gain]:
+        """What attacks on weights, and those that learn, add to what the answers say by themselves."""
+        for attack in attacks:
+            if is_blind(attack) or is_fusing(attack):
+                continue
+            if needs_weights(attack) or is_fitted(attack):
+                name = label(attack)
+                for baseline in ANSWER_ONLY:
+                    if baseline in made:
+                        first, second = made[baseline], made[name]
+                        yield self.gain(name, baseline, first, second, learnt=is_fitted(attack))
+
+    def gain(
+        self, name: str, baseline: str, first: Scores, second: Scores, *, learnt: bool
+    ) -> Gain:
+        """The AUC of an attack minus that of a baseline, on the records that both have scored.
+
+        Args:
+            name: of the attack.
+            baseline: its name.
+            first: scores of the baseline.
+            second: scores of the attack.
+            learnt: whether those were learnt from other records.
+        """
+        ours, theirs = (
+            dict(zip(one.ids, one.values.tolist(), strict=True)) for one in (second, first)
+        )
+        both = [i for i, id_ in enumerate(self._subjects.ids) if id_ in ours and id_ in theirs]
+        ids, found = [self._subjects.ids[i] for i in both], np.array(both, dtype=np.int64)
+        member = self._subjects.member[found]
+        if not member.any() or member.all():
+            note = "no records of one side are scored by both"
+            return Gain(attack=name, baseline=baseline, note=note)
+        try:
+            (auc,) = paired_differences(
+                [theirs[id_] for id_ in ids],
+                [ours[id_] for id_ in ids],
+                member,
+                rng=self._rng(_GAINS),
+                confidence=self._choices.confidence,
+                draws=self._choices.bootstrap,
+                clusters=self._clusters(found),
+                wider=LEARNT if learnt else 1.0,
+            )
+        except TooFewRecordsError as error:
+            return Gain(attack=name, baseline=baseline, note=error.problem)
+        return Gain(attack=name, baseline=baseline, difference=Number.of(auc.difference))
 
     def _row(
         self, attack: Attack, made: Mapping[str, Scores], kind: Kind, model: Asked | None = None

@@ -14,11 +14,19 @@ from typing import TYPE_CHECKING, Any, cast
 
 from unseen import __version__
 from unseen.attacks import blind, create, default, everything, label, name_of
-from unseen.attacks.base import Attack, is_blind, is_fusing, needs_reference, needs_shadows
+from unseen.attacks.base import (
+    Attack,
+    is_blind,
+    is_fusing,
+    needs_reference,
+    needs_shadows,
+    needs_weights,
+)
 from unseen.data.templates import RecordEncoder
 from unseen.errors import AccessError, ConfigError, flag
 from unseen.runs.config import unread
 from unseen.runs.fused import obstacles, repeated, without
+from unseen.runs.judge import ANSWER_ONLY
 from unseen.runs.lent import lacking, refusal
 from unseen.runs.models import one_format
 from unseen.signals.base import (
@@ -133,6 +141,9 @@ def choose_attacks(
         raise faults[0]
     if faults:
         raise ConfigError("; ".join(fault.problem for fault in faults), fix=faults[0].fix)
+    if any(needs_weights(attack) for attack, _ in found.values()):
+        for attack in map(create, ANSWER_ONLY):  # what weights add is told against these
+            found.setdefault(label(attack), (attack, False))
     for attack in blind():  # in every audit
         found.setdefault(label(attack), (attack, False))
     return found

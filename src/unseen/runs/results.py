@@ -183,6 +183,17 @@ class Agreement(Part):
     spearman: Number = Field(description="rank correlation of its score with minus the gain")
 
 
+class Gain(Part):
+    """What an attack on weights, or one that learns, adds to what the answers say by themselves."""
+
+    attack: str
+    baseline: str = Field(description="loss or min_k: the likelihood of the answers alone")
+    difference: Number | None = Field(
+        None, description="AUC of the attack minus AUC of the baseline, on the same records, paired"
+    )
+    note: str | None = Field(None, description="why there is no estimate")
+
+
 class OptimizationGap(Part):
     """What one real optimizer step on a record still gains, in nats per token (ICP-MIA, section IV)."""
 
@@ -357,6 +368,9 @@ class Results(Part):
     exposed: Exposed | None = None
     optimization_gap: OptimizationGap | None = Field(
         None, description="null where the attack optimization_gap was not run"
+    )
+    gains: tuple[Gain, ...] = Field(
+        (), description="none where no attack uses weights or learns, or no baseline was run"
     )
     epsilon: Epsilon | None = None
     slices: tuple[Slice, ...] = ()

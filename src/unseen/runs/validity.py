@@ -563,6 +563,7 @@ def concluded(
         "slices": verdicts.slices,
         "exposed": verdicts.exposed,
         "optimization_gap": verdicts.gap,
+        "gains": verdicts.gains,
     }
     if validity.verdict == "invalid":
         note = verdicts.headline_note or f"the evidence is invalid: {validity.reasons[0]}"
