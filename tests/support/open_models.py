@@ -13,7 +13,7 @@ from unseen.targets.inside.model import Opened
 from unseen.types import FloatArray, Passage
 
 VOCABULARY = 60
-_COMMON = {
+COMMON = {
     "vocab_size": VOCABULARY,
     "hidden_size": 32,
     "intermediate_size": 48,
@@ -25,9 +25,9 @@ _COMMON = {
     "pad_token_id": 2,
 }
 FAMILIES: dict[str, Any] = {
-    "llama tied": lambda: tf.LlamaForCausalLM(tf.LlamaConfig(**_COMMON, tie_word_embeddings=True)),
+    "llama tied": lambda: tf.LlamaForCausalLM(tf.LlamaConfig(**COMMON, tie_word_embeddings=True)),
     "llama untied, biases": lambda: tf.LlamaForCausalLM(
-        tf.LlamaConfig(**_COMMON, tie_word_embeddings=False, attention_bias=True, mlp_bias=True)
+        tf.LlamaConfig(**COMMON, tie_word_embeddings=False, attention_bias=True, mlp_bias=True)
     ),
     "gpt2": lambda: tf.GPT2LMHeadModel(
         tf.GPT2Config(
@@ -44,10 +44,10 @@ FAMILIES: dict[str, Any] = {
         )
     ),
     "gpt_neox": lambda: tf.GPTNeoXForCausalLM(
-        tf.GPTNeoXConfig(**{k: v for k, v in _COMMON.items() if k != "num_key_value_heads"})
+        tf.GPTNeoXConfig(**{k: v for k, v in COMMON.items() if k != "num_key_value_heads"})
     ),
-    "qwen3": lambda: tf.Qwen3ForCausalLM(tf.Qwen3Config(**_COMMON, head_dim=8)),
-    "phi": lambda: tf.PhiForCausalLM(tf.PhiConfig(**_COMMON)),
+    "qwen3": lambda: tf.Qwen3ForCausalLM(tf.Qwen3Config(**COMMON, head_dim=8)),
+    "phi": lambda: tf.PhiForCausalLM(tf.PhiConfig(**COMMON)),
     "gpt_neo": lambda: tf.GPTNeoForCausalLM(
         tf.GPTNeoConfig(
             vocab_size=VOCABULARY,
@@ -62,10 +62,10 @@ FAMILIES: dict[str, Any] = {
         )
     ),
     "gemma2": lambda: tf.Gemma2ForCausalLM(
-        tf.Gemma2Config(**_COMMON, head_dim=8, sliding_window=8, final_logit_softcapping=3.0)
+        tf.Gemma2Config(**COMMON, head_dim=8, sliding_window=8, final_logit_softcapping=3.0)
     ),
     "gemma3": lambda: tf.Gemma3ForCausalLM(
-        tf.Gemma3TextConfig(**_COMMON, head_dim=8, sliding_window=8)
+        tf.Gemma3TextConfig(**COMMON, head_dim=8, sliding_window=8)
     ),
 }
 CASTING = ("gpt_neo", "gemma2", "gemma3")
