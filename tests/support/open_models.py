@@ -177,7 +177,7 @@ def opened(model: Any, *, padding: Any = "right", only: Sequence[str] = ()) -> O
         head_apart=getattr(base.config, "final_logit_softcapping", None) is None,
         takes_positions="position_ids" in takes,
         padding=padding,
-        learning=lambda weights: {
+        learning=lambda weights, **_: {
             name: weight
             for name, weight in model.named_parameters()
             if weights == "all" or name in only

@@ -502,7 +502,7 @@ class HFTarget:
 
         Args:
             weights: which.
-            steps: whether they take small steps.
+            steps: whether they take small steps; else it is their gradient that is asked for.
 
         Raises:
             TargetError: where there are none, or they cannot.
@@ -514,7 +514,8 @@ class HFTarget:
             raise TargetError(f"{self.name} has no adapter", fix="leave out weights=adapter")
         if weights == "all" and getattr(self._model, "is_quantized", False):
             fix = "weights=adapter: those of the adapter can" if adapted else None
-            raise TargetError(f"{self.name} is quantised: its weights cannot take a step", fix=fix)
+            cannot = "cannot take a step" if steps else "have no gradient"
+            raise TargetError(f"{self.name} is quantised: its weights {cannot}", fix=fix)
         found = {
             name: weight
             for name, weight in self._model.named_parameters()

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from unseen.errors import TargetError
-from unseen.targets.looks import Weights
 from unseen.types import Passage
 
 
@@ -25,7 +24,8 @@ class Opened:
         head_apart: whether head(decoder(x)) is what the model says.
         takes_positions: whether places in the text are passed to it.
         padding: the side that short rows are filled up on.
-        learning: what takes a step or has a gradient, by name; refuses what cannot.
+        learning: what takes a step, by name; refuses what cannot. With `steps=False`, what has a
+            gradient.
         notes: what was found out about the model, so that it is found out once.
     """
 
@@ -36,7 +36,7 @@ class Opened:
     head_apart: bool
     takes_positions: bool
     padding: Literal["right", "left"]
-    learning: Callable[[Weights], dict[str, Any]]
+    learning: Callable[..., dict[str, Any]]
     notes: dict[Any, Any] = field(default_factory=dict)
 
     @property

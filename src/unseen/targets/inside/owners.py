@@ -49,14 +49,19 @@ class Owner:
     tied_to: Any = None
 
 
-def owners_of(opened: Opened, weights: Weights) -> tuple[Owner, ...]:
+def owners_of(opened: Opened, weights: Weights, *, steps: bool = True) -> tuple[Owner, ...]:
     """Every module that owns some of the weights.
+
+    Args:
+        opened: the model.
+        weights: which.
+        steps: whether they take a step; else it is their gradient that is asked for.
 
     Raises:
         Unbatchable: where one of them is not of a kind that is known here.
         TargetError: where these weights cannot take part at all.
     """
-    chosen = {id(weight) for weight in opened.learning(weights).values()}
+    chosen = {id(weight) for weight in opened.learning(weights, steps=steps).values()}
     found: list[Owner] = []
     at: dict[int, list[Owner]] = {}
     for name, module in opened.model.named_modules():

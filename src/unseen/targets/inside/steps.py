@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from unseen.targets.inside.literal import literal_states
@@ -25,6 +25,7 @@ from unseen.targets.inside.model import (
     rows_of,
 )
 from unseen.targets.inside.owners import Owner, Unbatchable, owners_of
+from unseen.targets.inside.tape import Tape, captured
 from unseen.targets.looks import Seen, StepLook, Weights
 from unseen.types import Passage
 
@@ -114,9 +115,9 @@ def batched_states(
     """
     import torch
 
-    owners = owners_of(opened, weights)
+    owners, tape = owners_of(opened, weights), Tape()
     with gradients_off(opened.model):
-        with torch.enable_grad(), _captured(opened, owners, rows) as tape:
+        with torch.enable_grad(), captured(opened, owners, rows, tape):
             before, logits = one_pass(opened, rows, read)
             losses_of(logits, rows).sum().backward()
             del logits
@@ -129,57 +130,11 @@ def batched_states(
     return before, after
 
 
-@dataclass
-class _Tape:
-    """What one forward and backward pass leave: module -> its input, and its output's gradient."""
-
-    inputs: dict[Any, Any] = field(default_factory=dict)
-    gradients: dict[Any, Any] = field(default_factory=dict)
-
-
-@contextlib.contextmanager
-def _captured(opened: Opened, owners: Sequence[Owner], rows: Rows) -> Iterator[_Tape]:
-    """Keeps what the owners read, and what the loss asks of what they say.
-
-    No weight has a gradient: the graph begins where tokens become embeddings.
-    """
-    tape, n_rows = _Tape(), len(rows.ids)
-    embedding = opened.model.get_input_embeddings()
-
-    def hook(owner: Owner | None) -> Callable[[Any, Any, Any], Any]:
-        def keep(module: Any, args: tuple[Any, ...], out: Any) -> Any:
-            if module is embedding or (owner is not None and owner.kind == "embedding"):
-                out = out.detach().requires_grad_()
-            if owner is None:
-                return out
-            if module in tape.inputs:
-                raise Unbatchable(f"{owner.name} is used more than once")
-            if not args or args[0].shape[0] != n_rows or out.shape[0] != n_rows:
-                raise Unbatchable(f"{owner.name} does not keep the passages apart")
-            if owner.kind == "linear" and args[0].ndim != 3:
-                raise Unbatchable(f"{owner.name} has an input of {args[0].ndim} dimensions")
-            tape.inputs[module] = args[0].detach()
-            if out.requires_grad:
-                out.register_hook(lambda d: tape.gradients.__setitem__(module, d))
-            return out
-
-        return keep
-
-    handles = [owner.module.register_forward_hook(hook(owner)) for owner in owners]
-    if all(owner.module is not embedding for owner in owners):
-        handles.append(embedding.register_forward_hook(hook(None)))
-    try:
-        yield tape
-    finally:
-        for handle in handles:
-            handle.remove()
-
-
 Addition = Callable[[Any, Any, float], Any]
 """Input and output of a module, and eta -> its output under the weights of each passage."""
 
 
-def _product(owner: Owner, tape: _Tape) -> Addition | None:
+def _product(owner: Owner, tape: Tape) -> Addition | None:
     """How a module's output changes; None where the loss does not depend on its weights."""
     a, d = tape.inputs.get(owner.module), tape.gradients.get(owner.module)
     if a is None or d is None:
