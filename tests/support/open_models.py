@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import inspect
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import torch
 import transformers as tf
 
@@ -13,6 +15,7 @@ from unseen.targets.inside.model import Opened
 from unseen.types import FloatArray, Passage
 
 VOCABULARY = 60
+PADDING_ID = 2
 COMMON = {
     "vocab_size": VOCABULARY,
     "hidden_size": 32,
@@ -82,6 +85,66 @@ def random_model(family: str, dtype: torch.dtype = torch.float64) -> Any:
                 if weight.ndim == 1:
                     weight.add_(0.3 * torch.randn_like(weight))
     return model.to(dtype).eval()
+
+
+def adapted_model(*, dora: bool = False) -> tuple[Any, list[str]]:
+    """A random model with a LoRA adapter that changes it, and the names of the adapter's weights."""
+    from peft import LoraConfig, get_peft_model
+
+    config = LoraConfig(
+        r=4, lora_alpha=12, target_modules=["q_proj", "v_proj", "down_proj"], use_dora=dora,
+        lora_dropout=0.2,
+    )  # fmt: skip
+    with torch.random.fork_rng():
+        torch.random.manual_seed(1)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)  # peft asks by an old name
+            model = get_peft_model(random_model("llama tied"), config).double().eval()
+        with torch.no_grad():
+            for name, weight in model.named_parameters():
+                if "lora_B" in name:
+                    weight.normal_(0, 0.2)
+    return model, [name for name, _ in model.named_parameters() if "lora_" in name]
+
+
+OTHERS: dict[str, Any] = {
+    "experts": lambda: tf.MixtralForCausalLM(
+        tf.MixtralConfig(**COMMON, num_local_experts=2, num_experts_per_tok=1)
+    ),
+    "state space": lambda: tf.MambaForCausalLM(
+        tf.MambaConfig(vocab_size=VOCABULARY, hidden_size=32, num_hidden_layers=2, state_size=4)
+    ),
+    "positions without ids": lambda: tf.OPTForCausalLM(
+        tf.OPTConfig(
+            vocab_size=VOCABULARY, hidden_size=32, ffn_dim=48, num_hidden_layers=2,
+            num_attention_heads=4, max_position_embeddings=64, word_embed_proj_dim=32,
+            dropout=0.0,
+        )
+    ),
+}  # fmt: skip
+"""Models with layers that own weights in another way."""
+
+
+def other_model(kind: str) -> Any:
+    """A random model of a kind that has to be asked passage by passage."""
+    with torch.random.fork_rng():
+        torch.random.manual_seed(0)
+        # Experts are grouped in single precision only.
+        dtype = torch.float32 if kind == "experts" else torch.float64
+        return OTHERS[kind]().to(dtype).eval()
+
+
+def passages(*, several: bool, seed: int = 0) -> list[Passage]:
+    """Of several lengths, with tokens that repeat and the padding's own id among them."""
+    rng = np.random.default_rng(seed)
+    found = []
+    for length in (5, 9, 14, 9):
+        ids = rng.integers(3, VOCABULARY, size=length)
+        ids[1] = ids[3]
+        ids[2] = PADDING_ID
+        places = range(length - 3, length) if several and length > 5 else (length - 1,)
+        found.append(Passage(tuple(ids.tolist()), tuple(places)))
+    return found
 
 
 def verbatim(

@@ -1,13 +1,21 @@
 """Batched steps of gradient ascent are those of Algorithm 1, for every kind of model."""
 
-import warnings
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-import transformers as tf
-from open_models import CASTING, COMMON, FAMILIES, VOCABULARY, opened, random_model, verbatim
+from open_models import (
+    CASTING,
+    FAMILIES,
+    OTHERS,
+    adapted_model,
+    opened,
+    other_model,
+    passages,
+    random_model,
+    verbatim,
+)
 
 from unseen.targets.inside import look
 from unseen.targets.inside.model import final_norm
@@ -15,21 +23,7 @@ from unseen.targets.inside.steps import check_step
 from unseen.targets.looks import StepLook, Vectors, Weights
 from unseen.types import Passage
 
-PADDING_ID = 2
 FEATURES = ("loss", "logit", "projection", "loss_after", "logit_after", "projection_after", "drift")
-
-
-def passages(*, several: bool, seed: int = 0) -> list[Passage]:
-    """Of several lengths, with tokens that repeat and the padding's own id among them."""
-    rng = np.random.default_rng(seed)
-    found = []
-    for length in (5, 9, 14, 9):
-        ids = rng.integers(3, VOCABULARY, size=length)
-        ids[1] = ids[3]
-        ids[2] = PADDING_ID
-        places = range(length - 3, length) if several and length > 5 else (length - 1,)
-        found.append(Passage(tuple(ids.tolist()), tuple(places)))
-    return found
 
 
 def direction(look_: StepLook, width: int = 32) -> Any:
@@ -189,23 +183,7 @@ def test_directions_are_refused_that_are_none() -> None:
 @pytest.mark.parametrize("weights", ["all", "adapter"])
 @pytest.mark.parametrize("dora", [False, True])
 def test_adapters(weights: Weights, dora: bool) -> None:
-    from peft import LoraConfig, get_peft_model
-
-    base = random_model("llama tied")
-    config = LoraConfig(
-        r=4, lora_alpha=12, target_modules=["q_proj", "v_proj", "down_proj"], use_dora=dora,
-        lora_dropout=0.2,
-    )  # fmt: skip
-    with torch.random.fork_rng():
-        torch.random.manual_seed(1)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", FutureWarning)  # peft asks by an old name
-            model = get_peft_model(base, config).double().eval()
-        with torch.no_grad():
-            for name, weight in model.named_parameters():
-                if "lora_B" in name:
-                    weight.normal_(0, 0.2)
-    own = [name for name, _ in model.named_parameters() if "lora_" in name]
+    model, own = adapted_model(dora=dora)
     ready = opened(model, only=own)
     rows, one = passages(several=True), StepLook(weights=weights, eta=0.05)
     reason = check_step(ready, [one], rows[0]).reason
@@ -217,30 +195,9 @@ def test_adapters(weights: Weights, dora: bool) -> None:
             assert np.ravel(mine[name])[0] == pytest.approx(theirs[name], rel=1e-9, abs=1e-12)
 
 
-OTHERS: dict[str, Any] = {
-    "experts": lambda: tf.MixtralForCausalLM(
-        tf.MixtralConfig(**COMMON, num_local_experts=2, num_experts_per_tok=1)
-    ),
-    "state space": lambda: tf.MambaForCausalLM(
-        tf.MambaConfig(vocab_size=VOCABULARY, hidden_size=32, num_hidden_layers=2, state_size=4)
-    ),
-    "positions without ids": lambda: tf.OPTForCausalLM(
-        tf.OPTConfig(
-            vocab_size=VOCABULARY, hidden_size=32, ffn_dim=48, num_hidden_layers=2,
-            num_attention_heads=4, max_position_embeddings=64, word_embed_proj_dim=32,
-            dropout=0.0,
-        )
-    ),
-}  # fmt: skip
-
-
 @pytest.mark.parametrize("kind", OTHERS)
 def test_what_is_not_known_is_done_literally(kind: str) -> None:
-    with torch.random.fork_rng():
-        torch.random.manual_seed(0)
-        # Experts are grouped in single precision only.
-        single = kind == "experts"
-        model = OTHERS[kind]().to(torch.float32 if single else torch.float64).eval()
+    model, single = other_model(kind), kind == "experts"
     ready, rows, one = opened(model), passages(several=False)[:2], StepLook(eta=1e-3)
     assert check_step(ready, [one], rows[0]).reason is not None
     (seen,) = look(ready, [one], rows)

@@ -137,7 +137,13 @@ class StepLook:
 
 @dataclass(frozen=True)
 class NormLook:
-    """The gradient of the mean loss of the tokens that count, its Euclidean norm: `norm`, a number.
+    """The gradient of the mean loss of the tokens that count.
+
+    The answer:
+
+    * `norm`: its Euclidean norm, in nats per unit of the weights;
+    * `n_tokens`: how many tokens count;
+    * `literal`: 1 where passages were differentiated one by one, 0 where they were batched.
 
     Attributes:
         weights: what the gradient is taken of.
@@ -158,8 +164,9 @@ class NormLook:
 class StatesLook:
     """Hidden states, means over the places that count: `states`, shape (layers + 1, width).
 
-    Row 0 is the embedding's output; the others are what each layer adds up to, as transformers
-    gives them (`output_hidden_states`).
+    The state of a place is what the model has there once it has read its token. Row 0 is the
+    embedding's output; the others are what each layer adds up to, as transformers gives them
+    (`output_hidden_states`): the last one after the final norm.
     """
 
     name: str = field(default="states", init=False)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import cast
 
 from unseen.targets.inside.model import Opened
-from unseen.targets.looks import Look, Seen, StepLook
+from unseen.targets.looks import Look, NormLook, Seen, StatesLook, StepLook
 from unseen.types import Passage
 
 
@@ -21,9 +21,16 @@ def look(opened: Opened, looks: Sequence[Look], passages: Sequence[Passage]) -> 
     Raises:
         TargetError: where the model cannot be looked at like this.
     """
+    from unseen.targets.inside.norms import see_norms
+    from unseen.targets.inside.states import see_states
     from unseen.targets.inside.steps import see_steps
 
-    if isinstance(looks[0], StepLook):
+    first = looks[0]
+    if isinstance(first, StepLook):
         return see_steps(opened, cast("Sequence[StepLook]", looks), passages)
-    msg = f"no look of the kind {type(looks[0]).__name__}"
+    if isinstance(first, NormLook):
+        return [see_norms(opened, first, passages)]
+    if isinstance(first, StatesLook):
+        return [see_states(opened, passages)]
+    msg = f"no look of the kind {type(first).__name__}"
     raise TypeError(msg)

@@ -193,6 +193,15 @@ def losses_of(logits: Any, rows: Rows) -> Any:
     return (each.view_as(rows.tokens) * rows.share.to(each.dtype)).sum(1)
 
 
+def mean_over(values: Any, share: Any) -> Any:
+    """(B, K, …) -> (B, …), in float64: what stands behind the last token that counts has no say."""
+    import torch
+
+    shares = share.view(*share.shape, *([1] * (values.ndim - 2)))
+    counted = torch.where(shares > 0, values.to(torch.float64), 0.0)
+    return (counted * shares).sum(1)
+
+
 @contextlib.contextmanager
 def gradients_off(model: Any) -> Iterator[None]:
     """No weight asks for a gradient; afterwards each asks for one as before."""

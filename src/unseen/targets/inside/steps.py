@@ -21,6 +21,7 @@ from unseen.targets.inside.model import (
     States,
     gradients_off,
     losses_of,
+    mean_over,
     one_pass,
     rows_of,
 )
@@ -277,18 +278,9 @@ def _features(
         "drift": (h_after - h).norm(dim=-1),
         "cosine": (h * h_after).sum(-1) / (norm * norm_after),
     }
-    means = {name: _mean(values, share).cpu().numpy() for name, values in each.items()}
+    means = {name: mean_over(values, share).cpu().numpy() for name, values in each.items()}
     return [
         {name: values[i] for name, values in means.items()}
         | {"n_tokens": n[i], "literal": int(literal)}
         for i in range(len(n))
     ]
-
-
-def _mean(values: Any, share: Any) -> Any:
-    """(B, K, …) -> (B, …): what stands behind the last token that counts has no say."""
-    import torch
-
-    shares = share.view(*share.shape, *([1] * (values.ndim - 2)))
-    counted = torch.where(shares > 0, values.to(torch.float64), 0.0)
-    return (counted * shares).sum(1)
