@@ -17,12 +17,12 @@ from unseen.report.sections import label_of, subject
 from unseen.report.summary import percent_rate
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from unseen.runs.results import AttackResult, Results
+    from unseen.runs.results import AttackResult, DriftShape, Results
     from unseen.runs.study import StudyResults
     from unseen.types import FloatArray
 
@@ -143,6 +143,42 @@ def _histogram_figure(
     axes.set_ylabel("share of the side's records")
     axes.yaxis.set_major_formatter(lambda value, _: f"{100 * value:g}%")
     _legend(axes)
+    return figure
+
+
+def shapes(results: Results) -> Drawing | None:
+    """Cumulative distributions of what one step changes, of both sides; None where no step was taken."""
+    if results.drift is None or not results.drift.shapes:
+        return None
+    with _settings():
+        svg = _svg(_shapes_figure(results.drift.shapes), "drift")
+    return Drawing(svg, say.shapes_in_words(results.drift.shapes))
+
+
+def _shapes_figure(found: Sequence[DriftShape]) -> Figure:
+    from matplotlib.figure import Figure as NewFigure
+
+    n_rows = (len(found) + 1) // 2
+    figure = NewFigure(figsize=(6.4, 2.5 * n_rows + 0.4))
+    panels = figure.subplots(n_rows, 2, squeeze=False, sharey=True).ravel().tolist()
+    for shape, axes in zip(found, panels, strict=False):
+        for values, colour, dashes, name in (
+            (shape.quantiles[1], _NONMEMBER, (0, (4, 2)), "non-members"),
+            (shape.quantiles[0], _MEMBER, "-", "members"),
+        ):
+            levels = np.linspace(0, 1, len(values))
+            axes.plot(values, levels, color=colour, linestyle=dashes, linewidth=1.8, label=name)
+        axes.set(xlim=(0, 1), ylim=(0, 1.02))
+        axes.set_xlabel(say.DRIFTS[shape.name])
+        axes.yaxis.set_major_formatter(lambda value, _: f"{100 * value:g}%")
+        _plain(axes)
+    for axes in panels[len(found) :]:
+        axes.set_visible(False)
+    panels[0].legend(loc="lower right", frameon=False, fontsize=9)
+    figure.supylabel("share of the side's records", fontsize=10)
+    figure.subplots_adjust(
+        left=0.15, right=0.97, bottom=0.25 if n_rows == 1 else 0.11, top=0.98, hspace=0.36, wspace=0.12
+    )  # fmt: skip
     return figure
 
 
@@ -319,11 +355,16 @@ def _canvas() -> tuple[Figure, Axes]:
     figure = NewFigure(figsize=(5.6, 4.9))
     figure.subplots_adjust(left=0.14, right=0.965, bottom=0.315, top=0.985)
     axes = figure.add_subplot()
+    _plain(axes)
+    return figure, axes
+
+
+def _plain(axes: Axes) -> None:
+    """A grid behind what is drawn, and no frame."""
     axes.grid(visible=True, color=_FAINT, linewidth=0.6)
     axes.set_axisbelow(True)
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)
-    return figure, axes
 
 
 def _legend(axes: Axes) -> None:

@@ -107,15 +107,12 @@ def render(folder: RunFolder, results: Results, *, reveal: bool = False) -> str:
         )
     attack = parts.subject(results)
     column = None if attack is None else f"score.{attack.name}"
-    if attack is None or column not in table.column_names:
-        drawings = {"roc": figures.roc(results)}
-        records = None
-    else:
-        drawings = {"roc": figures.roc(results)}
-        records = None
-        if not results.invalid:  # else a threshold, or an order, would be a finding
-            drawings["histogram"] = _histogram(results, attack, table)
-            records = _records(table, attack, reveal=reveal)
+    drawings = {"roc": figures.roc(results), "drift": figures.shapes(results)}
+    records = None
+    # Of invalid evidence a threshold, or an order, would be a finding.
+    if attack is not None and column in table.column_names and not results.invalid:
+        drawings["histogram"] = _histogram(results, attack, table)
+        records = _records(table, attack, reveal=reveal)
     return _page(results, folder.read_json("run.json"), drawings, records)
 
 

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from unseen.runs.results import (
         AttackResult,
         Check,
+        DriftShape,
+        DriftStep,
         Epsilon,
         Headline,
         OptimizationGap,
@@ -298,6 +300,85 @@ def gap(found: OptimizationGap) -> str:
     return "Members and non-members have about as much left to learn."
 
 
+STEP = (
+    "Measured with the weights: on each record by itself, one step of gradient ascent on the loss L of its "
+    "answer; h is the state that foretells it, h' and L' are what they are afterwards. Medians, and in "
+    "brackets the middle half of the records."
+)
+STEP_HEADER = (
+    "attack", "records", "of them literally", "|h' − h| / |h|", "cosine of h and h'", "L' − L, nats",
+    "of members", "of non-members", "ρ of L and |h' − h|",
+)  # fmt: skip
+FEATURES_OF_A_STEP = (
+    "The classifier of the attack with some of its features left out, learnt anew on the same folds each "
+    "time, and with few of them alone. A feature says something that the others do not where the "
+    "difference of leaving it out is surely below 0."
+)
+PROTOCOL = (
+    "As the paper judges (section 4.3): seven tenths of the records to learn from, one to choose the penalty, "
+    "two to judge, here over {n} random splits. Splits overlap: the standard deviation is that of drawing a "
+    "split, and no confidence interval."
+)
+SHAPES = (
+    "Figure 3 of the paper: what the step changes, as means of both sides after min-max normalisation over "
+    "all records (0: the smallest change, 1: the largest)."
+)
+DRIFTS = {
+    "loss": "loss, L' − L",
+    "logit": "logit, z' − z",
+    "projection": "projection, (h' − h) · v",
+    "state": "state, |h' − h|",
+}
+"""The drifts of Figure 3."""
+
+
+def step(found: DriftStep) -> str:
+    """How far a step goes, in a sentence."""
+    moved = (
+        f"The step of {found.attack} moves the median state by {percent(found.movement.all.median)} of "
+        f"its length (cosine {found.cosine.all.median:.2f})"
+    )
+    if found.small:
+        return f"{moved}."
+    how = {
+        "interpolation": "interpolated between the steps that were taken",
+        "scaling": "in proportion to this one",
+    }
+    offer = (
+        ""
+        if found.offered is None or found.offered_by is None
+        else f" {found.offered} would move it by about 5 % ({how[found.offered_by]})."
+    )
+    return (
+        f"{moved}: it is not small, and what is compared is another model rather than this one and its "
+        f"neighbour.{offer}"
+    )
+
+
+def steps_in_lines(results: Results) -> list[str]:
+    """What a terminal says of steps: how far they go, and what the paper's own way of judging gives."""
+    found = results.drift
+    if found is None:
+        return []
+    lines = [step(one) for one in found.steps if one.eta]
+    rows = () if found.protocol is None else found.protocol.rows
+    if rows and found.protocol is not None:
+        said = ", ".join(f"{row.name} {row.auc.mean:.3f} ± {row.auc.sd:.3f}" for row in rows)
+        lines.append(
+            f"{found.attack} on {found.protocol.n_splits} random splits, as the paper judges (AUC, mean ± "
+            f"standard deviation, no interval): {said}"
+        )
+    return lines
+
+
+def floor(found: float) -> str:
+    """What is no drift, in a sentence."""
+    return (
+        f"A step of length 0 moves the median state by {found:.2g} of its length: what is not far above "
+        "that is no drift."
+    )
+
+
 def p_value(p: float | None) -> str:
     """A p-value, with as many digits as mean something.
 
@@ -549,6 +630,16 @@ def roc_in_words(rows: Iterable[AttackResult]) -> str:
         "ROC curves, both axes logarithmic: share of members flagged against share of non-members "
         f"flagged. {'; '.join(parts)}. Chance is the diagonal."
     )
+
+
+def shapes_in_words(shapes: Iterable[DriftShape]) -> str:
+    """The four drifts of a step for whoever does not see them."""
+    parts = [
+        f"{DRIFTS[shape.name]}: mean of members {number(shape.members)}, of non-members "
+        f"{number(shape.nonmembers)}"
+        for shape in shapes
+    ]
+    return f"Cumulative distributions of what the step changes, min-max normalised. {'; '.join(parts)}."
 
 
 def histogram_in_words(attack: str, members: tuple[float, float, float],

@@ -19,6 +19,7 @@ from unseen.report.summary import (
     rate,
     rows,
     shown_rates,
+    signed,
 )
 
 if TYPE_CHECKING:
@@ -26,10 +27,14 @@ if TYPE_CHECKING:
     from unseen.runs.results import (
         AttackResult,
         Check,
+        DriftStep,
+        FeatureSet,
+        Middle,
         Number,
         OptimizationGap,
         RenderedPart,
         Results,
+        SplitProtocol,
     )
 
 
@@ -126,12 +131,17 @@ def sections(results: Results, about: Mapping[str, Any] | None = None) -> tuple[
         about: run.json, or None where there is no run folder.
     """
     about = about or {}
-    gap = results.optimization_gap
+    gap, drift = results.optimization_gap, results.drift
     return (
         Section("evidence", "Is the evidence valid?", _evidence(results)),
         Section("attacks", "How well do the attacks work?", _attacks(results)),
         Section("records", "Which records are exposed?", _records(results, about)),
         *(() if gap is None else (Section("gap", "What is left to learn?", _gap(gap)),)),
+        *(
+            ()
+            if drift is None
+            else (Section("drift", "What does one step show?", _drift(results)),)
+        ),
         Section("groups", "Which groups?", _groups(results)),
         Section("meaning", "What does it mean?", _meaning(results, about)),
         Section("cost", "Cost and coverage", _cost(results, about)),
@@ -267,6 +277,87 @@ def _gap(gap: OptimizationGap) -> tuple[Block, ...]:
         )
         blocks += [Text(say.GAP_AGREEMENT), table]
     return tuple(blocks)
+
+
+def _drift(results: Results) -> tuple[Block, ...]:
+    found = results.drift
+    if found is None:
+        return ()
+    blocks: list[Block] = [Text(say.WITHHELD, strong=True)] if results.invalid else []
+    blocks += [Text(say.step(step), strong=not step.small) for step in found.steps if step.eta]
+    blocks += [Text(say.STEP), Grid(say.STEP_HEADER, tuple(map(_step, found.steps)), _STEP_NUMBERS)]
+    if found.floor is not None:
+        blocks.append(Text(say.floor(found.floor)))
+    if found.features:
+        noted = any(row.note for row in found.features)
+        table = Grid(
+            ("features", "AUC", "− all features", *(("note",) * noted)),
+            tuple(_features(row)[: 3 + noted] for row in found.features),
+            frozenset({1, 2}),
+            intervals=tuple(row.auc for row in found.features),
+        )
+        title = f"Which features of {found.attack} say something?"
+        blocks.append(Audience(title, (Text(say.FEATURES_OF_A_STEP), table)))
+    if found.protocol is not None:
+        blocks.append(Audience("As the paper judges", _protocol(found.protocol)))
+    if found.shapes:
+        means = Grid(
+            ("change", "members", "non-members", "members − non-members", "0 and 1 are"),
+            tuple(
+                (say.DRIFTS[one.name], number(one.members), number(one.nonmembers),
+                 signed(one.difference), f"{one.low:.3g} and {one.high:.3g}")
+                for one in found.shapes
+            ),
+            frozenset(range(1, 5)),
+        )  # fmt: skip
+        blocks.append(
+            Audience("How far both sides move", (Text(say.SHAPES), Figure("drift"), means))
+        )
+    return tuple(blocks)
+
+
+_STEP_NUMBERS = frozenset(range(1, len(say.STEP_HEADER)))
+
+
+def _step(step: DriftStep) -> tuple[str, ...]:
+    return (
+        step.attack,
+        f"{step.n[0]} + {step.n[1]}",
+        str(step.n_literal),
+        _middle(step.movement.all),
+        _middle(step.cosine.all),
+        *map(_middle, (step.ascent.all, step.ascent.members, step.ascent.nonmembers)),
+        "–" if step.rank is None else number(step.rank, 2),
+    )
+
+
+def _middle(found: Middle) -> str:
+    return f"{found.median:.3g} [{found.half[0]:.3g}, {found.half[1]:.3g}]"
+
+
+def _features(row: FeatureSet) -> tuple[str, str, str, str]:
+    return (
+        row.name,
+        "–" if row.auc is None else number(row.auc),
+        "" if row.difference is None else signed(row.difference),
+        row.note or "",
+    )
+
+
+def _protocol(found: SplitProtocol) -> tuple[Block, ...]:
+    if not found.rows:
+        return (Text(say.sentence(f"not done: {found.note}")),)
+    table = Grid(
+        ("score", "AUC, mean ± sd", "classifier − score, mean ± sd"),
+        tuple(
+            (row.name, f"{row.auc.mean:.3f} ± {row.auc.sd:.3f}",
+             "" if (d := row.difference) is None else f"{d.mean:+.3f} ± {d.sd:.3f}".replace("-", "−"))
+            for row in found.rows
+        ),
+        frozenset({1, 2}),
+    )  # fmt: skip
+    said = f"{found.n[0]} members and {found.n[1]} non-members are split."
+    return (Text(f"{say.PROTOCOL.format(n=found.n_splits)} {said}"), table)
 
 
 def _groups(results: Results) -> tuple[Block, ...]:

@@ -8,6 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from unseen.errors import short, visible
+from unseen.report import language as say
 from unseen.report.summary import (
     evidence,
     facts,
@@ -40,6 +41,8 @@ def show(results: Results, console: Console) -> None:
     console.print(_table(results))
     for pair, difference, means in gains(results):
         console.print(Text(f"  {visible(f'{pair} {difference}: {means}')}"))
+    for line in say.steps_in_lines(results):
+        console.print(Text(f"  {visible(line)}"))
     for note in footnotes(results):
         console.print(Text(f"  {visible(note)}", style="dim"))
     console.print()

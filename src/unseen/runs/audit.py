@@ -20,6 +20,7 @@ from unseen.data.records import Records
 from unseen.data.templates import RecordEncoder, check_layout
 from unseen.errors import ConfigError
 from unseen.runs.collect import Cost, Model, Progress, Shadow, collect
+from unseen.runs.drifted import drifted
 from unseen.runs.fillers import filler_facts, fillers_of_target, open_fillers, tried
 from unseen.runs.folder import LOCK, RunFolder, find_unfinished, point_latest, slug
 from unseen.runs.judge import Judge, Subjects
@@ -423,6 +424,7 @@ def _finish(
         requests=cost.requests,
         limitations=LIMITATIONS,
         out_of_scope=OUT_OF_SCOPE,
+        drift=drifted(judge, plan.attacks, observations, verdicts.scored.target),
         **concluded(judge, verdicts, data, preflight),
     )
     folder.write_table("records.parquet", judge.table(verdicts))

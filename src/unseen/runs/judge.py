@@ -236,6 +236,16 @@ class Judge:
         return int(member.sum()), int((~member).sum())
 
     @property
+    def choices(self) -> StatisticsChoices:
+        """Rates, confidence, draws, folds, seed."""
+        return self._choices
+
+    @property
+    def subjects(self) -> Subjects:
+        """The judged records."""
+        return self._subjects
+
+    @property
     def rates(self) -> tuple[float, ...]:
         """False-positive rates that are asked for."""
         return self._choices.fpr

@@ -14,6 +14,7 @@ from unseen.attacks.base import Attack, is_blind, is_fitted, is_fusing, needs_re
 from unseen.attacks.transferred import Transferred
 from unseen.errors import ConfigError
 from unseen.runs.config import FinetuneAudit, StatisticsChoices, configure
+from unseen.runs.drifted import drifted
 from unseen.runs.folder import RunFolder
 from unseen.runs.fused import obstacles, repeated, sources
 from unseen.runs.judge import Judge, Scored
@@ -96,6 +97,7 @@ def rescore(
                 "run": facts,
                 "skipped": _skipped(before, run, lent, asked=fusion_from is not None),
                 "notes": _notes(before, run),
+                "drift": drifted(judge, run, observations, verdicts.scored.target),
                 **concluded(judge, verdicts, before.data, of_preflight(before.checks)),
             }
         )

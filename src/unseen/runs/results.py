@@ -204,6 +204,118 @@ class OptimizationGap(Part):
     agreement: tuple[Agreement, ...] = ()
 
 
+class Middle(Part):
+    """Where the middle half of some records lies."""
+
+    median: float
+    half: tuple[float, float] = Field(description="first and third quartile")
+    n: int
+
+
+class Sides(Part):
+    """A number of each record, of all of them and of each side: no estimate, what was measured."""
+
+    all: Middle
+    members: Middle
+    nonmembers: Middle
+
+
+class DriftStep(Part):
+    """One step of gradient ascent on each record alone, and how long it was (G-Drift)."""
+
+    attack: str = Field(description="the first that takes it, as --attacks reads it back")
+    eta: float = Field(description="length of the step, in units of the gradient")
+    tokens: str = Field(description="whose loss rises: the first of the answer, or all")
+    state: str = Field(description="the last state h is read after the final norm, or before it")
+    weights: str = Field(description="what takes the step")
+    n: tuple[int, int] = Field(description="members and non-members with one")
+    n_literal: int = Field(
+        description="of them stepped on by changing the weights (Algorithm 1); the others in batches"
+    )
+    movement: Sides = Field(description="|h' - h| / |h|")
+    cosine: Sides = Field(description="of the angle between h and h'")
+    ascent: Sides = Field(description="L' - L, in nats")
+    rank: Number | None = Field(
+        description="Spearman's correlation of L and |h' - h|; null where one is the same for all"
+    )
+    small: bool = Field(description="whether the state is still about where it was")
+    offered: str | None = Field(
+        None, description="the attack with a step that would be small; null where this one is"
+    )
+    offered_eta: float | None = None
+    offered_by: Literal["interpolation", "scaling"] | None = Field(
+        None,
+        description="interpolation: between steps that were taken, in logarithms; scaling: in proportion",
+    )
+
+
+class FeatureSet(Part):
+    """The classifier of G-Drift with some of its features (Table 2)."""
+
+    name: str
+    without: str = Field(description="as the attack's field reads it; empty: nothing is left out")
+    auc: Number | None = None
+    difference: Number | None = Field(
+        None, description="AUC minus that of all features, paired; null of all features themselves"
+    )
+    note: str | None = Field(None, description="why there is no AUC")
+
+
+class OnSplits(Part):
+    """AUC over random splits of the same records: no interval, for the splits overlap."""
+
+    mean: float
+    sd: float = Field(description="over the splits, not over records")
+
+
+class SplitRow(Part):
+    """A score on the judged parts of the splits."""
+
+    name: str
+    auc: OnSplits
+    difference: OnSplits | None = Field(
+        None, description="the classifier's AUC minus this one, split by split; null of itself"
+    )
+
+
+class SplitProtocol(Part):
+    """The classifier judged as the paper does (section 4.3)."""
+
+    n_splits: int
+    n: tuple[int, int] = Field(description="members and non-members that are split")
+    rows: tuple[SplitRow, ...] = Field(
+        (), description="the classifier, then scores without training"
+    )
+    note: str | None = Field(None, description="why there are no rows")
+
+
+class DriftShape(Part):
+    """One of the drifts of Figure 3, min-max normalised over all records."""
+
+    name: Literal["loss", "logit", "projection", "state"]
+    low: float = Field(description="what 0 stands for, in units of the drift")
+    high: float = Field(description="what 1 stands for")
+    quantiles: tuple[tuple[float, ...], tuple[float, ...]] = Field(
+        description="of members and non-members: 21 of each, from the smallest to the largest"
+    )
+    members: Number = Field(description="mean")
+    nonmembers: Number = Field(description="mean")
+    difference: Number = Field(description="of the means, members minus non-members")
+
+
+class DriftReport(Part):
+    """What one step of gradient ascent on each record shows (G-Drift 2026, arXiv:2604.00419)."""
+
+    steps: tuple[DriftStep, ...] = Field(description="each that was taken")
+    floor: float | None = Field(
+        None, description="median |h' - h| / |h| of a step of length 0: what is no drift"
+    )
+    attack: str = Field(description="that all else is of")
+    features: tuple[FeatureSet, ...] = Field((), description="Table 2")
+    protocol: SplitProtocol | None = None
+    shapes: tuple[DriftShape, ...] = Field((), description="Figure 3")
+
+
 class Epsilon(Part):
     """A lower bound on epsilon, or a number that is none."""
 
@@ -371,6 +483,9 @@ class Results(Part):
     )
     gains: tuple[Gain, ...] = Field(
         (), description="none where no attack uses weights or learns, or no baseline was run"
+    )
+    drift: DriftReport | None = Field(
+        None, description="null where no attack g_drift was run, or nothing could be stepped on"
     )
     epsilon: Epsilon | None = None
     slices: tuple[Slice, ...] = ()
