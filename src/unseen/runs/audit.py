@@ -139,7 +139,14 @@ def audit(
         about = _begin(folder, start)
         say(f"run folder {folder.path}")
         preflight = checked_first(
-            config, start.models, start.prepared.judged, folder, about, say, shadows=start.shadows
+            config,
+            start.models,
+            start.prepared.judged,
+            folder,
+            about,
+            say,
+            shadows=start.shadows,
+            signals=start.plan.signals,
         )
         with Store(answers_file(config) if config.cache else None) as store:
             measured = _measure(start, store, progress)

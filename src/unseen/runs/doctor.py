@@ -23,7 +23,7 @@ from unseen.runs.rendered import beginning_id
 from unseen.runs.results import Check, Part
 from unseen.runs.run_of import of_run
 from unseen.signals.base import CONTROL, GENERATOR, REFERENCE, SURROGATE, TARGET
-from unseen.targets.access import Access, InsideTarget
+from unseen.targets.access import Access, InsideTarget, is_adapted
 from unseen.targets.files import default_cache
 from unseen.targets.fillers import HasWordEmbeddings
 
@@ -125,6 +125,7 @@ def diagnose(
             helpers=(SURROGATE, GENERATOR),
             probes=True,
             inside=isinstance(models[TARGET].target, InsideTarget),
+            adapter=is_adapted(models[TARGET].target),
         )
         if why is None:
             usable.append(name)

@@ -46,6 +46,7 @@ from unseen.signals.base import (
     corpus_needed,
     helpers_needed,
     key,
+    needs_adapter,
     pool_needed,
     probes_needed,
 )
@@ -53,7 +54,7 @@ from unseen.signals.likelihoods import TextLikelihood
 from unseen.signals.neighbours import fillers_needed
 from unseen.signals.similarity import TokenSimilarity
 from unseen.signals.token_stats import TokenStatistics
-from unseen.targets.access import Access, InsideTarget
+from unseen.targets.access import Access, InsideTarget, is_adapted
 from unseen.targets.fillers import EMBEDDINGS, HasWordEmbeddings
 from unseen.targets.limited import LimitedTarget
 
@@ -355,6 +356,7 @@ def _obstacle(config: FinetuneAudit, attack: Attack, models: dict[str, Model]) -
         helpers=[role for role in (SURROGATE, GENERATOR) if role in models],
         probes=config.probes is not None,
         inside=isinstance(models[TARGET].target, InsideTarget),
+        adapter=is_adapted(models[TARGET].target),
     )
 
 
@@ -370,6 +372,7 @@ def obstacle(
     helpers: Collection[str],
     probes: bool,
     inside: bool,
+    adapter: bool,
 ) -> str | None:
     """Why an attack cannot be run, or None where it can.
 
@@ -384,11 +387,14 @@ def obstacle(
         helpers: roles of the attacker's own models that there are: surrogate, generator.
         probes: whether the user gives probes.
         inside: whether the target shows its states and gradients.
+        adapter: whether the target is an adapter on a base.
     """
     if attack.access > access:
         return f"it needs {attack.access.word} access, the target gives {access.word}"
     if not inside and any(isinstance(signal, InsideSignal) for signal in attack.signals()):
         return "it looks at states and gradients, which this target does not show"
+    if not adapter and needs_adapter(attack.signals()):
+        return "it looks at the weights of an adapter, and the target has none"
     if not reference and needs_reference(attack):
         return "it needs a reference model: --reference MODEL"
     if not shadows and needs_shadows(attack):
@@ -420,6 +426,7 @@ def _control(
         attack
         for attack in attacks
         if not (is_blind(attack) or is_fusing(attack) or needs_reference(attack))
+        and (is_adapted(models[REFERENCE].target) or not needs_adapter(attack.signals()))
     ]
     if config.control == "shared":
         able = [attack for attack in able if all(map(_is_shared, attack.signals()))]
@@ -445,6 +452,9 @@ def _control_model(
     given = models[CONTROL].target.access
     why = f"the control model gives {given.word} access"
     left_out = {label(attack): why for attack in able if attack.access > given}
+    if not is_adapted(models[CONTROL].target):
+        why = "the control model is no adapter"
+        left_out |= {label(one): why for one in able if needs_adapter(one.signals())}
     if not one_format(models, CONTROL):
         why = "the control model does not read records as the target does"
         left_out |= {label(attack): why for attack in able if needs_reference(attack)}
@@ -477,7 +487,12 @@ def _is_of_first_choices(attack: Attack) -> bool:
 
 
 def _is_shared(signal: Signal) -> bool:
-    """Whether measuring the signal of the reference too costs nothing, or next to nothing."""
+    """Whether measuring the signal of the reference too costs nothing, next to nothing, or must be.
+
+    What is seen inside a model means nothing until it is known what is seen where nothing was learned.
+    """
+    if isinstance(signal, InsideSignal):
+        return True
     if signal.of == SHADOW or isinstance(signal, PopulationSignal):
         return True
     if isinstance(signal, ContinuationSignal):

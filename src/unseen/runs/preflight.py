@@ -21,7 +21,9 @@ from unseen.runs.collect import Model, Shadow
 from unseen.runs.rendered import beginning_id, rendered
 from unseen.runs.rendered import in_a_line as shown
 from unseen.runs.results import IN_A_LINE, Check, Status
-from unseen.signals.base import CONTROL, REFERENCE, TARGET, Encoder
+from unseen.runs.step_check import ID as STEPS
+from unseen.runs.step_check import step_check
+from unseen.signals.base import CONTROL, REFERENCE, TARGET, Encoder, Signal
 from unseen.targets.access import Access, LogprobTarget, stats_of_one
 from unseen.types import Batch, Encoded, FloatArray, Record, Request, TokenStats
 
@@ -132,6 +134,7 @@ def checked_first(
     say: Callable[[str], None],
     *,
     shadows: Sequence[Shadow] = (),
+    signals: Sequence[Signal] = (),
 ) -> tuple[Check, ...]:
     """The checks of a run, made once for its folder, or read where they were made before.
 
@@ -143,6 +146,7 @@ def checked_first(
         about: its header, run.json, which keeps the checks.
         say: told what the first record looks like to the model, and a line for each check.
         shadows: shadow models.
+        signals: that will be measured.
 
     Raises:
         PreflightError: where a check fails; the header then says which.
@@ -155,6 +159,8 @@ def checked_first(
         checks = preflight(
             models, judged.members, judged.nonmembers, seed=config.seed, shadows=shadows
         )
+        steps = step_check(signals, models, judged.records)
+        checks += () if steps is None else (steps,)
         about["preflight"] = [check.model_dump(mode="json") for check in checks]
         folder.write_json("run.json", about)
     for check in checks:
@@ -172,8 +178,10 @@ def _kept(about: dict[str, Any]) -> tuple[Check, ...] | None:
         checks = tuple(Check.model_validate(one) for one in about.get("preflight") or ())
     except ValidationError:
         return None
-    usable = [check.id for check in checks if check.status != "fail"]
-    return checks if usable == list(TITLES) else None
+    if any(check.status == "fail" for check in checks):
+        return None
+    usable = [check.id for check in checks]
+    return checks if [id_ for id_ in usable if id_ != STEPS] == list(TITLES) else None
 
 
 def _example(judged: Records, encoder: Encoder) -> str:

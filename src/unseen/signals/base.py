@@ -470,6 +470,11 @@ def pool_needed(signals: Iterable[Signal]) -> bool:
     return any(getattr(signal, "needs_pool", False) for signal in signals)
 
 
+def needs_adapter(signals: Iterable[Signal]) -> bool:
+    """Whether any of the signals looks at an adapter's weights alone: its field `weights`."""
+    return any(getattr(signal, "weights", None) == "adapter" for signal in signals)
+
+
 def corpus_needed(signals: Iterable[Signal]) -> bool:
     """Whether any of the signals counts tokens in a corpus: its class variable `needs_corpus`."""
     return any(getattr(signal, "needs_corpus", False) for signal in signals)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal, get_args
+from typing import ClassVar, Literal, Protocol, get_args, runtime_checkable
 
 import numpy as np
 
@@ -18,6 +18,22 @@ Tokens = Literal["first", "all"]
 TOKENS: tuple[Tokens, ...] = get_args(Tokens)
 
 _PARTS = ("loss", "logit", "norm", "loss_after", "logit_after", "drift", "cosine")
+
+
+@runtime_checkable
+class TakesSteps(Protocol):
+    """A signal of gradient steps: what has to be tried before they are taken."""
+
+    @property
+    def eta(self) -> float:
+        """Length of the step, in units of the gradient."""
+
+    @property
+    def weights(self) -> Weights:
+        """What takes it."""
+
+    def passages(self, record: Record, materials: Materials) -> tuple[Passage, ...]:
+        """What is stepped on."""
 
 
 @dataclass(frozen=True)

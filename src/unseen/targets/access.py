@@ -157,6 +157,11 @@ class InsideTarget(LogprobTarget, Protocol):
         """
 
 
+def is_adapted(target: LogprobTarget) -> bool:
+    """Whether the target is an adapter on a base; it then says so by a property `has_adapter`."""
+    return bool(getattr(target, "has_adapter", False))
+
+
 def stats_of_one(target: LogprobTarget, request: Request) -> TokenStats:
     """Asks one request alone: for checks and tests, not for speed."""
     return target.execute(Batch((), (request,)))[0]

@@ -230,6 +230,11 @@ class HFTarget:
         """Whether there is an adapter whose base can serve as reference."""
         return self._source.adapter is not None
 
+    @property
+    def has_adapter(self) -> bool:
+        """Whether it is an adapter on a base, and not the base alone."""
+        return self._peft is not None and self.uses_adapter
+
     def without_adapter(self) -> HFTarget:
         """The base model of an adapter: the same weights in memory, with the adapter off.
 
@@ -509,7 +514,7 @@ class HFTarget:
         """
         import torch
 
-        adapted = self._peft is not None and self.uses_adapter
+        adapted = self.has_adapter
         if weights == "adapter" and not adapted:
             raise TargetError(f"{self.name} has no adapter", fix="leave out weights=adapter")
         if weights == "all" and getattr(self._model, "is_quantized", False):
@@ -536,8 +541,7 @@ class HFTarget:
         Raises:
             TargetError: where they cannot take a small step.
         """
-        adapted = self._peft is not None and self.uses_adapter
-        return list(self._of_weights("adapter" if adapted else "all").values())
+        return list(self._of_weights("adapter" if self.has_adapter else "all").values())
 
     def _is_of_adapter(self, name: str) -> bool:
         """Whether a weight belongs to the adapter, by its name in peft's model."""
