@@ -1,4 +1,5 @@
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -63,7 +64,7 @@ def test_objects_and_names_exclude_each_other() -> None:
 
 def test_a_reference_that_is_its_own_surrogate_is_no_control_of_petal() -> None:
     attacks = [create("loss"), create("petal"), create("icp_sp[likelihood=petal]")]
-    models: Any = {REFERENCE: None}
+    models: Any = {REFERENCE: SimpleNamespace(target=None)}
     able, note = _control(FinetuneAudit(control="all"), attacks, models)
     assert able == (attacks[0], attacks[2])
     assert "petal is not repeated on the reference: this is its own surrogate" in str(note)
