@@ -475,6 +475,9 @@ def _cost(results: Results, about: Mapping[str, Any]) -> tuple[Block, ...]:
             pairs.append(
                 ("probes", of + (f", {given.n_copies} copies left out" * bool(given.n_copies)))
             )
+        if data.directions is not None:
+            many = f"{data.directions.n} of {data.directions.width} numbers"
+            pairs.append(("directions", f"{many} ({data.directions.path})"))
         pairs.append(("texts that repeat", f"{data.repeated[0]} + {data.repeated[1]}"))
     unscored = [
         (label_of(attack), f"{n:,}", reason)

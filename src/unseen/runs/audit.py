@@ -20,6 +20,7 @@ from unseen.data.records import Records
 from unseen.data.templates import RecordEncoder, check_layout
 from unseen.errors import ConfigError
 from unseen.runs.collect import Cost, Model, Progress, Shadow, collect
+from unseen.runs.directed import check_width
 from unseen.runs.drifted import drifted
 from unseen.runs.fillers import filler_facts, fillers_of_target, open_fillers, tried
 from unseen.runs.folder import LOCK, RunFolder, find_unfinished, point_latest, slug
@@ -253,6 +254,7 @@ def ready(
         say(sentence)
     idle = {SURROGATE, GENERATOR} - helpers_needed(plan.signals)
     models = {role: model for role, model in models.items() if role not in idle}
+    check_width(prepared.directed, models, plan.signals)
     load_encoders(plan.signals)
     pool = None if prepared.pool_facts is None else prepared.pool_facts.sha256
     corpus = None if prepared.corpus is None else prepared.corpus.sha256
@@ -263,6 +265,7 @@ def ready(
     for sentence in tried(fillers, prepared.judged.records):
         say(sentence)
     probes = None if prepared.given is None else prepared.given.facts.sha256
+    directions = None if prepared.directed is None else prepared.directed.facts.sha256
     identity = plan_id(
         config,
         prepared.judged,
@@ -275,6 +278,7 @@ def ready(
         fillers,
         lent,
         probes=probes,
+        directions=directions,
     )
     return Ready(config, prepared, models, plan, identity, shadows, fillers, lent, other_base)
 
@@ -350,8 +354,11 @@ def numbered(shadows: Sequence[Shadow]) -> list[tuple[str, Shadow]]:
 
 def _described(prepared: Prepared) -> dict[str, Any]:
     given = prepared.given
-    return prepared.judged.describe() | (
-        {} if given is None else {"probes": given.facts.model_dump(mode="json")}
+    directed = prepared.directed
+    return (
+        prepared.judged.describe()
+        | ({} if given is None else {"probes": given.facts.model_dump(mode="json")})
+        | ({} if directed is None else {"directions": directed.facts.model_dump(mode="json")})
     )
 
 
@@ -383,6 +390,7 @@ def _measure(start: Ready, store: Store, progress: Progress | None) -> tuple[Obs
         corpus=start.prepared.corpus,
         fillers=start.fillers,
         probes=None if start.prepared.given is None else start.prepared.given.probes,
+        directions=None if start.prepared.directed is None else start.prepared.directed.vectors,
         batch_tokens=start.config.batch_tokens,
         progress=progress,
     )

@@ -21,7 +21,7 @@ _HELP = "unseen audit finetune --help lists every option"
 _PLACES = (
     "model", "adapter", "base_model", "reference", "control_model", "tokenizer", "shadow", "run_of", "members",
     "nonmembers", "data",
-    "reference_pool", "corpus", "fusion_from", "surrogate", "generator", "probes", "run_dir", "runs",
+    "reference_pool", "corpus", "fusion_from", "surrogate", "generator", "probes", "directions", "run_dir", "runs",
     "cache_dir",
 )  # fmt: skip
 _LONGEST_NAME, _LONGEST_PATH = 255, 4000  # bytes that file systems take, characters of a whole path
@@ -220,6 +220,11 @@ class FinetuneAudit(LayoutChoices, RecordForm, StatisticsChoices):
         None,
         description="file of other responses to the records, for icp_sp[source=file]: columns id and "
         "probes (a list), or id and probe",
+    )
+    directions: str | None = Field(
+        None,
+        description="file of directions to project states onto, for g_drift[axis=given]: .npy, "
+        ".safetensors (FILE#TENSOR), .csv or .jsonl, a row a direction",
     )
     limit: int | None = Field(None, ge=1, le=10**9, description="records per side, drawn at random")
     near_duplicates: float = Field(

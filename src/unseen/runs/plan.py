@@ -44,6 +44,7 @@ from unseen.signals.base import (
     Signal,
     as_control,
     corpus_needed,
+    directions_needed,
     helpers_needed,
     key,
     needs_adapter,
@@ -69,7 +70,7 @@ if TYPE_CHECKING:
 _NOT_OF_THE_PLAN = {
     "run_dir", "runs", "cache_dir", "cache", "offline", "batch_tokens", "threads", "reveal", "keep_tokens",
     "members", "nonmembers", "data", "reference_pool", "model", "adapter", "base_model", "reference",
-    "shadow", "control_model", "corpus", "surrogate", "generator", "probes", "gate", "run_of", "fusion_from",
+    "shadow", "control_model", "corpus", "surrogate", "generator", "probes", "directions", "gate", "run_of", "fusion_from",
 }  # fmt: skip
 
 _HELPERS = {
@@ -355,6 +356,7 @@ def _obstacle(config: FinetuneAudit, attack: Attack, models: dict[str, Model]) -
         embeddings=isinstance(models[TARGET].target, HasWordEmbeddings),
         helpers=[role for role in (SURROGATE, GENERATOR) if role in models],
         probes=config.probes is not None,
+        directions=config.directions is not None,
         inside=isinstance(models[TARGET].target, InsideTarget),
         adapter=is_adapted(models[TARGET].target),
     )
@@ -371,6 +373,7 @@ def obstacle(
     embeddings: bool,
     helpers: Collection[str],
     probes: bool,
+    directions: bool,
     inside: bool,
     adapter: bool,
 ) -> str | None:
@@ -386,6 +389,7 @@ def obstacle(
         embeddings: whether the target shows its word embeddings.
         helpers: roles of the attacker's own models that there are: surrogate, generator.
         probes: whether the user gives probes.
+        directions: whether the user gives directions.
         inside: whether the target shows its states and gradients.
         adapter: whether the target is an adapter on a base.
     """
@@ -403,6 +407,8 @@ def obstacle(
         return f"{_HELPERS[role]}: --{role} MODEL, or --reference MODEL, which then serves as one"
     if not probes and probes_needed(attack.signals()):
         return "it needs responses to probe with: --probes FILE"
+    if not directions and directions_needed(attack.signals()):
+        return "it needs directions to project states onto: --directions FILE"
     if not pool and pool_needed(attack.signals()):
         return "it needs demonstrations of others: --reference-pool FILE"
     if not corpus and corpus_needed(attack.signals()):
@@ -518,6 +524,7 @@ def plan_id(
     lent: Lent | None = None,
     *,
     probes: str | None = None,
+    directions: str | None = None,
 ) -> str:
     """A hash of everything that the results depend on."""
     about: dict[str, Any] = {
@@ -543,6 +550,8 @@ def plan_id(
         about["fusion_from"] = lent.sha256
     if probes is not None:
         about["probes"] = probes
+    if directions is not None:
+        about["directions"] = directions
     if shadows:
         everybody = (*judged.records, *known.records)
         about["shadows"] = [

@@ -16,6 +16,7 @@ from unseen.data.shift import telling_words
 from unseen.data.split import JUDGED_PER_KNOWN, set_aside
 from unseen.data.templates import RecordEncoder
 from unseen.errors import ConfigError
+from unseen.runs.directed import Directed, read_directions
 from unseen.runs.given import Given, read_probes
 from unseen.runs.rendered import rendered
 from unseen.runs.results import CorpusFacts, DataFacts, ReferencePool, Side
@@ -49,6 +50,7 @@ class Prepared:
     corpus: Corpus | None = None
     corpus_facts: CorpusFacts | None = None
     given: Given | None = None
+    directed: Directed | None = None
 
 
 def read(config: FinetuneAudit) -> Records:
@@ -99,6 +101,7 @@ def prepare(config: FinetuneAudit, records: Records, signals: Iterable[Signal] =
         notes.append(f"words that tell members from non-members: {', '.join(words)}")
     given = read_probes(config, split.audited.records, signals)
     notes += () if given is None else given.notes
+    directed = read_directions(config, signals)
     shown = read_pool(config, split.audited.records, signals)
     pool, facts = (None, None) if shown is None else (shown.pool, shown.facts)
     notes += () if shown is None else shown.notes
@@ -117,6 +120,7 @@ def prepare(config: FinetuneAudit, records: Records, signals: Iterable[Signal] =
         corpus=corpus,
         corpus_facts=corpus_facts,
         given=given,
+        directed=directed,
     )
 
 
@@ -178,6 +182,7 @@ def data_facts(
         reference_pool=prepared.pool_facts,
         corpus=prepared.corpus_facts,
         probes=None if prepared.given is None else prepared.given.facts,
+        directions=None if prepared.directed is None else prepared.directed.facts,
         truncated=truncated,
         repeated=(prepared.repeated["members"], prepared.repeated["nonmembers"]),
         scored_tokens=sum(lengths.values()),

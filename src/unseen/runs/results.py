@@ -396,6 +396,15 @@ class GivenProbes(Part):
     n_copies: int = Field(description="of them the record's own response: never shown")
 
 
+class GivenDirections(Part):
+    """Directions that the user gives to project states onto."""
+
+    path: str
+    sha256: str = Field(description="of the directions, not of the file's bytes")
+    n: int
+    width: int = Field(description="numbers of each: of a state of the model")
+
+
 class DataFacts(Part):
     """The records, without their text."""
 
@@ -415,6 +424,7 @@ class DataFacts(Part):
     )
     corpus: CorpusFacts | None = Field(None, description="null where no attack counts tokens")
     probes: GivenProbes | None = Field(None, description="null where the user gives none")
+    directions: GivenDirections | None = Field(None, description="null where the user gives none")
     truncated: int = Field(0, description="judged records that were cut to fit the context")
     repeated: tuple[int, int] = Field(
         (0, 0), description="records of each side whose text occurs more than once there"

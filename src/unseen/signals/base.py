@@ -493,6 +493,14 @@ def probes_needed(signals: Iterable[Signal]) -> bool:
     return any(getattr(signal, "needs_probes", False) for signal in signals)
 
 
+def directions_needed(signals: Iterable[Signal]) -> bool:
+    """Whether any of the signals projects states onto directions that the user gives.
+
+    Such a signal says so by a property `needs_directions`.
+    """
+    return any(getattr(signal, "needs_directions", False) for signal in signals)
+
+
 def one_request(encoded: Encoded) -> Ask:
     """The request whose continuation spans all scored tokens of an encoded record.
 

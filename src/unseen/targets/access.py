@@ -144,6 +144,10 @@ class WhiteBoxTarget(LogprobTarget, Protocol):
 class InsideTarget(LogprobTarget, Protocol):
     """Also shows its hidden states and gradients."""
 
+    @property
+    def width(self) -> int:
+        """Numbers of a hidden state."""
+
     def look(self, looks: Sequence[Look], passages: Sequence[Passage]) -> list[list[Seen]]:
         """What is seen of each passage: for each look a list, in the order of the passages.
 

@@ -463,6 +463,11 @@ class HFTarget:
                     weight.copy_(old)
             self._prefix = None
 
+    @property
+    def width(self) -> int:
+        """Numbers of a hidden state."""
+        return int(self._model.config.get_text_config().hidden_size)
+
     def look(self, looks: Sequence[Look], passages: Sequence[Passage]) -> list[list[Seen]]:
         """What is seen of gradients and states, for each look a list, in the order of the passages.
 
