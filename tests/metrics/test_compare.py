@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from scipy.stats import norm, t
 
 from unseen.errors import TooFewRecordsError
-from unseen.metrics.compare import paired_differences, weighted_numbers
+from unseen.metrics.compare import other_nonmembers, paired_differences, weighted_numbers
 from unseen.metrics.roc import auc, tpr_at_fpr
 
 FPRS = (0.05, 0.1)
@@ -299,3 +299,89 @@ def test_clusters_are_needed_and_are_enough():
     held = {name: np.mean(values, axis=0) for name, values in hits.items()}
     assert held["whole"].min() >= 0.95 - 3 * np.sqrt(0.95 * 0.05 / 250), held
     assert held["alone"][0] < 0.85, held
+
+
+# --- other non-members --------------------------------------------------------------------------
+
+
+def auc_by_pairs(members, others) -> float:
+    return float(np.mean([(m > n) + (m == n) / 2 for m in members for n in others]))
+
+
+def slow_change(members, others, clusters, *, draws: int, seed: int) -> tuple[float, float]:
+    """The change of the AUC, and the standard deviation of it over draws, record by record."""
+    rng = np.random.default_rng(seed)
+
+    def drawn(values, labels):
+        names = list(dict.fromkeys(labels))
+        picked = rng.integers(0, len(names), len(names))
+        return [at for i in picked for at in range(len(values)) if labels[at] == names[i]]
+
+    made = []
+    for _ in range(draws):
+        of_members = drawn(members[0], clusters[0])
+        both = []
+        for which in (0, 1):
+            of_others = drawn(others[which], clusters[1 + which])
+            both.append(
+                auc_by_pairs(
+                    [members[which][at] for at in of_members],
+                    [others[which][at] for at in of_others],
+                )
+            )
+        made.append(both[1] - both[0])
+    change = auc_by_pairs(members[1], others[1]) - auc_by_pairs(members[0], others[0])
+    return change, float(np.std(made, ddof=1))
+
+
+@pytest.mark.parametrize("in_clusters", [False, True])
+def test_other_non_members_change_the_auc_as_drawing_record_by_record_says(in_clusters) -> None:
+    rng = np.random.default_rng(3)
+    members = [rng.normal(1, 1, 28), rng.normal(1, 1, 28)]
+    others = [rng.normal(0, 1, 24), rng.normal(-1, 1, 20)]
+    step = 2 if in_clusters else 1
+    clusters = [[i // step for i in range(len(one))] for one in (members[0], *others)]
+    found = other_nonmembers(
+        tuple(members), tuple(others), rng=np.random.default_rng(0), draws=4000,
+        clusters=tuple(clusters) if in_clusters else (None, None, None),
+    )  # fmt: skip
+    change, spread = slow_change(members, others, clusters, draws=500, seed=1)
+    assert found.value == pytest.approx(change)
+    fewest = len(set(clusters[2]))
+    error = np.hypot(spread * np.sqrt(fewest / (fewest - 1)), 0.5 / fewest)
+    half = t.ppf(0.975, fewest - 1) * error
+    assert (found.high - found.low) / 2 == pytest.approx(half, rel=0.1)
+    assert (found.n_members, found.n_nonmembers) == (28, 44)
+
+
+def test_the_same_set_twice_changes_nothing_and_is_not_certain() -> None:
+    rng = np.random.default_rng(0)
+    members, others = rng.normal(1, 1, 30), rng.normal(0, 1, 30)
+    found = other_nonmembers((members, members), (others, others), rng=rng, draws=500)
+    assert found.value == 0
+    assert found.low < 0 < found.high
+
+
+def test_other_non_members_are_refused_where_there_are_too_few_or_lengths_differ() -> None:
+    rng = np.random.default_rng(0)
+    many = rng.normal(size=30)
+    with pytest.raises(TooFewRecordsError):
+        other_nonmembers((many, many), (many, many[:3]), rng=rng)
+    with pytest.raises(ValueError, match="second scores of members"):
+        other_nonmembers((many, many[:20]), (many, many), rng=rng)
+    with pytest.raises(TooFewRecordsError, match="clusters"):
+        other_nonmembers((many, many), (many, many), rng=rng, clusters=(None, None, [0] * 30))
+
+
+def test_the_interval_of_a_change_covers_it() -> None:
+    """Members N(1, 1), one set N(0, 1), the other N(-1/2, 1): in 95 % of the samples, at least 92 %."""
+    truth = norm.cdf(1.5 / 2**0.5) - norm.cdf(1 / 2**0.5)
+    rng = np.random.default_rng(11)
+    covered = 0
+    for _ in range(300):
+        members = rng.normal(1, 1, 40)
+        found = other_nonmembers(
+            (members, members), (rng.normal(0, 1, 40), rng.normal(-0.5, 1, 40)), rng=rng, draws=200
+        )
+        covered += found.low <= truth <= found.high
+    assert covered / 300 > 0.92

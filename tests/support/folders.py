@@ -99,7 +99,7 @@ def write(
     }  # fmt: skip
     folder.write_json("run.json", about)
     folder.write_text("config.yaml", "seed: 0\n")
-    folder.write_table("records.parquet", judge.table(verdicts))
+    folder.write_table("records.parquet", judge.table(verdicts.scored))
     folder.write_json("results.json", results.model_dump(mode="json"))
     folder.write_text("report.md", "report\n")
     folder.write_manifest()

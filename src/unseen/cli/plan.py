@@ -70,6 +70,7 @@ def lines(forecast: Forecast) -> list[tuple[str, str]]:
     ]
     counts = f"{forecast.n[0]:,} members, {forecast.n[1]:,} non-members"
     made.append(("records", "; ".join(filter(None, (counts, *more)))))
+    made += [("", f"{n:,} {kind} non-members, judged apart") for kind, n in forecast.apart.items()]
     if forecast.example:
         made.append(("example", in_a_line(forecast.example)))
     made.append(("attacks", ", ".join(forecast.attacks)))

@@ -31,6 +31,7 @@ _EXAMPLES = {
     "gate": "auc=0.6,advantage=0.1",
     "max": "auc=0.6,advantage=0.1",
     "column": "prompt=question,completion=reply",
+    "nonmembers_apart": "counterfactual=made_up.jsonl",
 }
 
 

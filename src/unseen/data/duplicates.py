@@ -80,11 +80,15 @@ def repeated(records: Records) -> dict[str, int]:
     }
 
 
-def inseparable(records: Sequence[Record]) -> list[list[int]]:
+def inseparable(records: Sequence[Record], also: Sequence[str | None] = ()) -> list[list[int]]:
     """Positions of records that have to stay together: one cluster, or one text.
 
     Two records that say the same give the same score: split apart, one tells what the other is,
     and counted as two, they make an interval too narrow.
+
+    Args:
+        records: in any order.
+        also: what else keeps a record together with others that have it, or None; one a record.
 
     Returns:
         Groups in the order of their first record; most of them hold one.
@@ -102,6 +106,8 @@ def inseparable(records: Sequence[Record]) -> list[list[int]]:
         keys = [("text", normalised(record.text))]
         if record.cluster is not None:
             keys.append(("cluster", record.cluster))
+        if also and (shared := also[at]) is not None:
+            keys.append(("also", shared))
         for key in keys:
             parent[root(at)] = root(first.setdefault(key, at))
     groups: dict[int, list[int]] = {}

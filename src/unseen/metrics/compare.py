@@ -150,6 +150,74 @@ def paired_differences(
     return tuple(found)
 
 
+def other_nonmembers(
+    members: tuple[ArrayLike, ArrayLike],
+    nonmembers: tuple[ArrayLike, ArrayLike],
+    *,
+    rng: np.random.Generator,
+    confidence: float = 0.95,
+    draws: int = 2000,
+    clusters: tuple[Labels | None, Labels | None, Labels | None] = (None, None, None),
+    wider: float = 1.0,
+) -> Estimate:
+    """AUC against a second set of non-members minus AUC against a first: the members are the same.
+
+    A draw takes members once for both, and each set of non-members by itself; clusters are taken
+    whole. The interval is made as that of `paired_differences`, with u = the smallest number of
+    records (or clusters) of the three. Where the two sets of non-members hang together, as answers
+    to the same questions do, it is longer than it would have to be.
+
+    Args:
+        members: (m,) finite scores of the members beside the first set, and beside the second: of a
+            fixed score the same twice, of one that is learnt from each set its own.
+        nonmembers: (n,) and (k,) finite scores of the two sets.
+        rng: draws the bootstrap.
+        confidence: between 0 and 1.
+        draws: bootstrap draws, at least 2.
+        clusters: labels of records that belong together: of members and of both sets.
+        wider: as of `paired_differences`.
+
+    Raises:
+        ValueError: where lengths differ or a score is not finite.
+        TooFewRecordsError: below `MIN_PER_SIDE` records, or clusters, a side.
+    """
+    sides = [finite(one, "scores of members") for one in members]
+    others = [finite(one, "scores of non-members") for one in nonmembers]
+    alike(sides[0].size, sides[1].size, "second scores of members")
+    rate(confidence, "confidence")
+    sizes = (sides[0].size, others[0].size, others[1].size)
+    enough(sizes[0], min(sizes[1:]))
+    units = [_numbered(codes(one, n)) for one, n in zip(clusters, sizes, strict=True)]
+    counts = [int(one.max()) + 1 for one in units]
+    enough(counts[0], min(counts[1:]), what="clusters")
+    moved = np.empty(draws)
+    rows = max(1, _CELLS // sum(sizes))
+    for start in range(0, draws, rows):
+        some = min(rows, draws - start)
+        weights, *against = (
+            _draw(n, some, rng)[:, code] for n, code in zip(counts, units, strict=True)
+        )
+        first, second = (
+            weighted_numbers(*one, weights, drawn, ())[:, 0]
+            for one, drawn in zip(zip(sides, others, strict=True), against, strict=True)
+        )
+        moved[start : start + some] = second - first
+    fewest = min(counts)
+    spread = float(moved.std(ddof=1)) * np.sqrt(fewest / (fewest - 1)) * wider
+    error = float(np.hypot(spread, _UNSEEN_IN_AUC / fewest))
+    width = float(special.stdtrit(fewest - 1, 1 - (1 - confidence) / 2)) * error
+    value = auc(sides[1], others[1]) - auc(sides[0], others[0])
+    return Estimate(
+        value=value,
+        low=max(value - width, -1.0),
+        high=min(value + width, 1.0),
+        confidence=confidence,
+        method=f"difference, the same members, stratified bootstrap ({draws} draws)",
+        n_members=sizes[0],
+        n_nonmembers=sum(sizes[1:]),
+    )
+
+
 def _status(member: BoolArray, fpr: float) -> Status:
     return resolution(int((~member).sum()), fpr).status
 

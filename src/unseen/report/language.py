@@ -107,6 +107,34 @@ NO_CONFORMITY = (
 )
 
 
+KINDS_OF_NONMEMBERS = {
+    "iid": "i.i.d. non-members",
+    "counterfactual": "counterfactual non-members",
+    "future": "non-members about what came later",
+}
+
+SAYS_OF_KIND = {
+    "iid": "Held out from the members' own source: what separates them is membership, as far as the "
+    "controls allow.",
+    "counterfactual": "Answers that are not true: what separates them is truth as well as membership.",
+    "future": "About what came later than the members: what separates them is novelty as well as "
+    "membership.",
+}
+
+APART = (
+    "The same members and attacks, against non-members that are in no other number of this report. "
+    "Attacks that learn have learned from each set anew. The difference is to the AUC on the audit's "
+    "own non-members; controls ask models that never saw the members."
+)
+
+SEPARATES = "this set also separates without membership"
+
+
+def separates(names: Iterable[str]) -> str:
+    """What is said of a set that a model tells apart which never saw the members."""
+    return f"{SEPARATES[:1].upper()}{SEPARATES[1:]}: {', '.join(names)} on a model that never saw the members."
+
+
 GAINS = (
     "What attacks that use weights, or learn, add to the likelihood of the answers (loss, min_k): the "
     "difference of both AUCs on the same records, with its paired interval. No gain is claimed unless "

@@ -11,6 +11,8 @@ import yaml
 
 from unseen.report import language as say
 from unseen.report.summary import (
+    APART_HEADER,
+    apart,
     facts,
     footnotes,
     gains,
@@ -135,6 +137,11 @@ def sections(results: Results, about: Mapping[str, Any] | None = None) -> tuple[
     return (
         Section("evidence", "Is the evidence valid?", _evidence(results)),
         Section("attacks", "How well do the attacks work?", _attacks(results)),
+        *(
+            (Section("kinds", "Non-members of other kinds", _kinds(results)),)
+            if results.apart
+            else ()
+        ),
         Section("records", "Which records are exposed?", _records(results, about)),
         *(() if gap is None else (Section("gap", "What is left to learn?", _gap(gap)),)),
         *(
@@ -196,6 +203,23 @@ def _attacks(results: Results) -> tuple[Block, ...]:
     made = say.how_found(results)
     if made is not None:
         blocks.append(Audience("How the finding was made", (Text(made),)))
+    return tuple(blocks)
+
+
+def _kinds(results: Results) -> tuple[Block, ...]:
+    blocks: list[Block] = [Text(say.APART)]
+    for one in results.apart:
+        words = say.KINDS_OF_NONMEMBERS[one.kind]
+        copies = f" {one.n_copies} copies of records of the audit were left out." * bool(
+            one.n_copies
+        )
+        about = (
+            f"{one.n[0]} members, {one.n[1]} non-members ({one.source.path}).{copies} "
+            f"{say.SAYS_OF_KIND[one.kind]}"
+        )
+        flag = [Text(say.separates(one.separates), strong=True)] if one.separates else []
+        grid = Grid(APART_HEADER, tuple(apart(one)), numeric=frozenset({1, 2, 3, 4}))
+        blocks.append(Audience(f"Members against {words}", (Text(about), *flag, grid)))
     return tuple(blocks)
 
 
@@ -444,6 +468,14 @@ def _cost(results: Results, about: Mapping[str, Any]) -> tuple[Block, ...]:
     pairs: list[tuple[str, str]] = []
     for role, n in sorted(results.requests.items(), reverse=True):
         pairs.append((f"requests to the {role}", f"{n:,} distinct"))
+    for one in results.apart:
+        pairs += [
+            (
+                f"requests to the {role}, {one.kind} set",
+                f"{n:,} distinct, those of the members among them",
+            )
+            for role, n in sorted(one.requests.items(), reverse=True)
+        ]
     attempts = [one for one in about.get("attempts", ()) if isinstance(one, Mapping)]
     tokens = _summed(attempts, "tokens_read")
     pairs += [(f"tokens read by the {role}", f"{n:,}") for role, n in tokens]
@@ -535,8 +567,10 @@ def _provenance(results: Results, about: Mapping[str, Any]) -> tuple[Block, ...]
         pairs += [
             (f"{data.members.path}, sha256", data.members.sha256),
             (f"{data.nonmembers.path}, sha256", data.nonmembers.sha256),
+            *((f"{one.source.path}, sha256", one.source.sha256) for one in results.apart),
             ("template, sha256", data.template_sha256),
             ("held out", data.split_origin),
+            ("kind of non-members", data.nonmember_kind),
         ]
     pairs += _versions(about.get("provenance") or {})
     blocks: list[Block] = [Pairs(tuple((name, value) for name, value in pairs if value))]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from unseen.runs.rendered import in_a_line
-from unseen.runs.results import AttackResult, Number, Results, TprAtFpr
+from unseen.runs.results import Apart, AttackResult, Number, Results, TprAtFpr
 
 INDICATIVE = "*"
 
@@ -49,6 +49,10 @@ def facts(results: Results) -> list[tuple[str, str]]:
                 f"{data.format}, loss on {data.loss_on}",
             )
         )
+        lines += [
+            ("", f"{one.n[1]} {one.kind} non-members ({one.source.path}), judged apart")
+            for one in results.apart
+        ]
         left_out = [f"{n} {reason}" for reason, n in sorted(data.dropped.items())]
         if data.set_aside != (0, 0):
             left_out.append(f"{data.set_aside[0]} + {data.set_aside[1]} set aside as known")
@@ -163,6 +167,41 @@ def gains(results: Results) -> list[tuple[str, str, str]]:
 def _meant(difference: Number) -> str:
     low, high = difference.ci
     return "a gain" if low > 0 else "less than the answers say" if high < 0 else "no gain is shown"
+
+
+APART_HEADER = ("attack", "AUC", "difference", "on the reference", "on the control model", "")
+
+
+def apart(one: Apart) -> list[tuple[str, ...]]:
+    """A set of non-members of another kind as rows of `APART_HEADER`: attacks by AUC, then baselines."""
+    on = {(row.name, row.model): row for row in one.control}
+    shifts = {shift.attack: shift.difference for shift in one.shifts}
+    attacks = sorted((row for row in one.attacks if row.kind == "attack"), key=_by_auc)
+    blind = [row for row in one.attacks if row.kind == "blind"]
+    return [
+        (
+            f"blind: {row.name}" if row.kind == "blind" else row.name,
+            _auc(row),
+            "–" if (by := shifts.get(row.name)) is None else signed(by),
+            _auc(on.get((row.name, "reference"))),
+            _auc(on.get((row.name, "control"))),
+            _said_of(row, one),
+        )
+        for row in (*attacks, *blind)
+    ]
+
+
+def _auc(row: AttackResult | None) -> str:
+    return "–" if row is None or row.auc is None else number(row.auc)
+
+
+def _said_of(row: AttackResult, one: Apart) -> str:
+    if row.kind == "blind":
+        above = row.auc is not None and row.auc.ci[0] > 0.5
+        return "tells them apart without any model" if above else ""
+    if row.name in one.separates:
+        return "also separates without membership"
+    return row.note or ""
 
 
 def footnotes(results: Results) -> list[str]:

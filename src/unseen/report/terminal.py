@@ -10,6 +10,8 @@ from rich.text import Text
 from unseen.errors import short, visible
 from unseen.report import language as say
 from unseen.report.summary import (
+    APART_HEADER,
+    apart,
     evidence,
     facts,
     footnotes,
@@ -25,7 +27,7 @@ from unseen.runs.results import IN_A_LINE
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from unseen.runs.results import Results
+    from unseen.runs.results import Apart, Results
 
 _STYLES = {"attack": "", "blind": "dim", "control": "dim", "chance": "dim"}
 
@@ -39,6 +41,13 @@ def show(results: Results, console: Console) -> None:
         console.print(_checks(results))
         console.print()
     console.print(_table(results))
+    for one in results.apart:
+        console.print()
+        console.print(_apart(one))
+        if one.separates:
+            console.print(Text(f"  {visible(say.separates(one.separates))}", style="bold"))
+    if results.apart:
+        console.print()
     for pair, difference, means in gains(results):
         console.print(Text(f"  {visible(f'{pair} {difference}: {means}')}"))
     for line in say.steps_in_lines(results):
@@ -54,6 +63,16 @@ def show(results: Results, console: Console) -> None:
         console.print(Text.assemble(("EVIDENCE", "bold"), f" {visible(evidence(results))}"))
     for mend in mends(results):
         console.print(Text.assemble(("fix", "bold"), f"      {visible(mend)}"))
+
+
+def _apart(one: Apart) -> Table:
+    title = f"members against {say.KINDS_OF_NONMEMBERS[one.kind]}, judged apart"
+    table = Table(box=None, pad_edge=False, title=Text(title), title_justify="left")
+    for at, name in enumerate(APART_HEADER):
+        table.add_column(name, overflow="fold", justify="right" if 0 < at < 5 else "left")
+    for row in apart(one):
+        table.add_row(*(Text(short(visible(cell), 80)) for cell in row))
+    return table
 
 
 def _checks(results: Results) -> Table:

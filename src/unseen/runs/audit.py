@@ -9,7 +9,8 @@ from __future__ import annotations
 import os
 import secrets
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -19,12 +20,13 @@ from unseen.attacks.base import needs_shadows
 from unseen.data.records import Records
 from unseen.data.templates import RecordEncoder, check_layout
 from unseen.errors import ConfigError
+from unseen.runs.apart import ApartSet, Repeated, facts_of, file_of, judged_apart, read_apart
 from unseen.runs.collect import Cost, Model, Progress, Shadow, collect
 from unseen.runs.directed import check_width
 from unseen.runs.drifted import drifted
 from unseen.runs.fillers import filler_facts, fillers_of_target, open_fillers, tried
 from unseen.runs.folder import LOCK, RunFolder, find_unfinished, point_latest, slug
-from unseen.runs.judge import Judge, Subjects
+from unseen.runs.judge import Judge, Scored, Subjects
 from unseen.runs.lent import SKETCH, Lent, borrow, check_apart, keep, lend, sketched
 from unseen.runs.models import (
     OTHER_FORMAT,
@@ -47,7 +49,7 @@ from unseen.runs.plan import (
 from unseen.runs.preflight import checked_first
 from unseen.runs.prepared import Prepared, data_facts, prepare, read, too_few_known
 from unseen.runs.provenance import now, versions
-from unseen.runs.results import SCHEMA_VERSION, Check, Results, RunFacts, ThreatModel
+from unseen.runs.results import SCHEMA_VERSION, Apart, Check, Results, RunFacts, ThreatModel
 from unseen.runs.run_of import of_other_bases, of_run, records_of_run
 from unseen.runs.self_prompt import who_taught
 from unseen.runs.shadows import find_shadows, refuse_informed
@@ -150,8 +152,10 @@ def audit(
             signals=start.plan.signals,
         )
         with Store(answers_file(config) if config.cache else None) as store:
-            measured = _measure(start, store, progress)
-        results = _finish(folder, start, about, preflight, measured, started)
+            measured = _measure(start, start.prepared.judged, store, progress)
+            # After the others, whose batches are what they are without these.
+            apart = [_measure(start, one.records, store, progress) for one in start.apart]
+        results = _finish(folder, start, about, preflight, measured, apart, started)
         if report is not None:
             report(folder, results)
         folder.write_manifest()
@@ -171,6 +175,7 @@ class Ready:
         shadows: shadow models, not loaded.
         fillers: name -> a model that puts other words into texts.
         lent: what another audit's fusion has learned.
+        apart: further sets of non-members, each with the members.
         other_base: whether the reference is a train run from another base than the target's.
     """
 
@@ -182,6 +187,7 @@ class Ready:
     shadows: tuple[Shadow, ...] = ()
     fillers: Mapping[str, Filler] = field(default_factory=dict)
     lent: Lent | None = None
+    apart: tuple[ApartSet, ...] = ()
     other_base: bool = False
 
 
@@ -218,10 +224,13 @@ def ready(
         if config.shadow or not needs_shadows(attack)
         for signal in attack.signals()
     ]
-    prepared = prepare(config, records or read(config), signals)
-    for sentence in prepared.notes:
+    records = records or read(config)
+    prepared = prepare(config, records, signals)
+    apart = read_apart(config, prepared.judged, records)
+    for sentence in (*prepared.notes, *(note for one in apart for note in one.notes)):
         say(sentence)
-    refuse_informed(config, prepared.judged.records)
+    further = tuple(record for one in apart for record in one.records.nonmembers)
+    refuse_informed(config, (*prepared.judged.records, *further))
     fillers = open_fillers(config, signals)
     models = open_models(config, target, helpers_needed(signals))
     if not one_tokenizer(models):
@@ -230,12 +239,12 @@ def ready(
         say(f"control model: {OTHER_FORMAT}")
     encoder = models[TARGET].encoder
     if isinstance(encoder, RecordEncoder):
-        check_layout(encoder, prepared.judged.records)
+        check_layout(encoder, (*prepared.judged.records, *further))
         if trained is not None:
             trained.check_tokens(encoder, (*prepared.judged.records, *prepared.known.records))
     lent = None if config.fusion_from is None else borrow(config.fusion_from)
     if lent is not None:
-        check_apart(lent, sketched(prepared.judged.records))
+        check_apart(lent, sketched((*prepared.judged.records, *further)))
     short = {
         name: why
         for name, (attack, _) in attacks.items()
@@ -279,8 +288,11 @@ def ready(
         lent,
         probes=probes,
         directions=directions,
+        apart={one.kind: one.records for one in apart},
     )
-    return Ready(config, prepared, models, plan, identity, shadows, fillers, lent, other_base)
+    return Ready(
+        config, prepared, models, plan, identity, shadows, fillers, lent, apart, other_base
+    )
 
 
 # --- the run folder ---------------------------------------------------------------------------
@@ -377,10 +389,13 @@ def answers_file(config: FinetuneAudit) -> Path:
 # --- measure, score, judge --------------------------------------------------------------------
 
 
-def _measure(start: Ready, store: Store, progress: Progress | None) -> tuple[Observations, Cost]:
+Measured = tuple[Observations, Cost]
+
+
+def _measure(start: Ready, records: Records, store: Store, progress: Progress | None) -> Measured:
     return collect(
         start.plan.signals,
-        start.prepared.judged.records,
+        records.records,
         start.models,
         store=store,
         shadows=start.shadows,
@@ -401,7 +416,8 @@ def _finish(
     start: Ready,
     about: dict[str, Any],
     preflight: tuple[Check, ...],
-    measured: tuple[Observations, Cost],
+    measured: Measured,
+    apart: Sequence[Measured],
     started: float,
 ) -> Results:
     config, judged, plan = start.config, start.prepared.judged, start.plan
@@ -413,6 +429,10 @@ def _finish(
     judge = Judge(config, subjects, start.lent)
     verdicts = judge.judge(
         plan.attacks, plan.control, observations, control_model=plan.control_model
+    )
+    sets = tuple(
+        _judged_apart(folder, start, one, seen, (subjects, verdicts.scored))
+        for one, seen in zip(start.apart, apart, strict=True)
     )
     data = data_facts(config, start.prepared, target.encoder, lengths, truncated)
     results = Results(
@@ -437,25 +457,55 @@ def _finish(
         skipped=plan.skipped,
         fillers=filler_facts(start.fillers),
         requests=cost.requests,
+        apart=sets,
         limitations=LIMITATIONS,
         out_of_scope=OUT_OF_SCOPE,
         drift=drifted(judge, plan.attacks, observations, verdicts.scored.target),
         **concluded(judge, verdicts, data, preflight),
     )
-    folder.write_table("records.parquet", judge.table(verdicts))
+    folder.write_table("records.parquet", judge.table(verdicts.scored))
     folder.write_json("results.json", results.model_dump(mode="json"))
     known_again = sketched(judged.records)
     folder.write_json(SKETCH, {"schema_version": SCHEMA_VERSION, "sketch": known_again})
     lent = lend(plan.attacks, verdicts.scored.target, subjects, results, known_again)
     keep(folder, start.lent, lent)
+    costs = [cost, *(of_set for _, of_set in apart)]
     about["attempts"][-1] |= {
         "ended": now(),
         "status": "complete",
-        "requests_scored": cost.scored,
-        "tokens_read": cost.tokens,
+        "requests_scored": _summed(one.scored for one in costs),
+        "tokens_read": _summed(one.tokens for one in costs),
     }
     folder.write_json("run.json", about | {"status": "complete"})
     return results
+
+
+def _judged_apart(
+    folder: RunFolder,
+    start: Ready,
+    one: ApartSet,
+    measured: Measured,
+    main: tuple[Subjects, Scored],
+) -> Apart:
+    """Judges a further set of non-members, and writes its scores."""
+    config, plan, (observations, cost) = start.config, start.plan, measured
+    judge = Judge(
+        config, Subjects.from_records(one.records, None, reveal=config.reveal), start.lent
+    )
+    attacks = Repeated(plan.attacks, plan.control, plan.control_model)
+    scored = judge.scored(
+        plan.attacks, plan.control, observations, control_model=plan.control_model
+    )
+    folder.write_table(file_of(one.kind), judge.table(scored))
+    return judged_apart(facts_of(one, cost.requests), judge, attacks, scored, main)
+
+
+def _summed(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    """Counts by role, of all sets together."""
+    found: Counter[str] = Counter()
+    for one in counts:
+        found.update(one)
+    return dict(found)
 
 
 def _reference_facts(start: Ready) -> dict[str, str] | None:

@@ -41,6 +41,8 @@ _OF_FILES = (
     "run_of",
     "members",
     "nonmembers",
+    "nonmember_kind",
+    "nonmembers_apart",
     "data",
     "label_column",
     "format",

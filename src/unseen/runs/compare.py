@@ -33,7 +33,7 @@ Leakage = Literal["lower leakage", "higher leakage", "cannot be told apart", "no
 _STREAM = 20  # of random numbers; those of judging a run have other numbers
 
 _NO_CHOICE = {
-    "model", "adapter", "base_model", "reference", "control_model", "shadow", "surrogate",
+    "model", "adapter", "base_model", "reference", "control_model", "nonmembers_apart", "shadow", "surrogate",
     "generator",
     "corpus", "members", "nonmembers", "data", "run_dir",
     "runs", "cache_dir", "cache", "offline", "batch_tokens", "threads", "reveal", "keep_tokens",

@@ -20,10 +20,13 @@ from unseen.errors import ConfigError, flag, short, suggestion
 _HELP = "unseen audit finetune --help lists every option"
 _PLACES = (
     "model", "adapter", "base_model", "reference", "control_model", "tokenizer", "shadow", "run_of", "members",
-    "nonmembers", "data",
+    "nonmembers", "nonmembers_apart", "data",
     "reference_pool", "corpus", "fusion_from", "surrogate", "generator", "probes", "directions", "run_dir", "runs",
     "cache_dir",
 )  # fmt: skip
+APART = ("iid", "counterfactual", "future")
+"""Kinds of non-members that can be judged apart."""
+
 _LONGEST_NAME, _LONGEST_PATH = 255, 4000  # bytes that file systems take, characters of a whole path
 _MANY = 12  # options, above which a message does not list them all
 _COMMA = re.compile(r",(?![^\[]*\])")
@@ -206,6 +209,16 @@ class FinetuneAudit(LayoutChoices, RecordForm, StatisticsChoices):
     )
     members: str | None = Field(None, description="file of training records")
     nonmembers: str | None = Field(None, description="file of held-out records, same source")
+    nonmember_kind: Literal["iid", "counterfactual", "future", "unknown"] = Field(
+        "unknown",
+        description="what the non-members are: iid (held out from the members' own source), "
+        "counterfactual (answers that are not true), future (about what came later)",
+    )
+    nonmembers_apart: tuple[str, ...] = Field(
+        (),
+        description="further non-members, KIND=FILE, judged apart from the others: iid, "
+        "counterfactual or future (in YAML and Python also a mapping)",
+    )
     data: str | None = Field(None, description="one file with both, and --label-column")
     label_column: str | None = Field(None, description="column that says member or non-member")
     corpus: str | None = Field(
@@ -286,6 +299,33 @@ class FinetuneAudit(LayoutChoices, RecordForm, StatisticsChoices):
                 msg = "expected a name, or leave it out"
                 raise ValueError(msg)
         return place
+
+    @field_validator("nonmembers_apart", mode="before")
+    @classmethod
+    def _sets(cls, value: Any) -> Any:
+        if isinstance(value, Mapping):
+            return tuple(f"{kind}={file}" for kind, file in value.items())
+        return tuple(split_list(value)) if isinstance(value, str) else value
+
+    @field_validator("nonmembers_apart")
+    @classmethod
+    def _sets_of_one_kind(cls, given: tuple[str, ...]) -> tuple[str, ...]:
+        kinds = [one.partition("=")[0] for one in given]
+        if any(
+            kind not in APART or not one.partition("=")[2]
+            for kind, one in zip(kinds, given, strict=True)
+        ):
+            msg = f"expected KIND=FILE, KIND one of {', '.join(APART)}"
+            raise ValueError(msg)
+        if len(set(kinds)) < len(kinds):
+            msg = "expected each kind once: put its records into one file"
+            raise ValueError(msg)
+        return given
+
+    @property
+    def apart(self) -> dict[str, str]:
+        """Kind -> file of the non-members that are judged apart."""
+        return dict(one.split("=", 1) for one in self.nonmembers_apart)
 
     @field_validator("gate", mode="before")
     @classmethod

@@ -12,12 +12,13 @@ from unseen.attacks.base import Attack
 from unseen.data.records import Records
 from unseen.data.templates import check_layout
 from unseen.errors import UNANSWERED, ConfigError
-from unseen.runs.judge import Judge, Subjects
+from unseen.runs.apart import ApartSet, Repeated, facts_of, judged_apart, read_apart
+from unseen.runs.judge import Judge, Scored, Subjects
 from unseen.runs.models import measure_lengths, open_encoder
 from unseen.runs.plan import check_run_of, record_faults
 from unseen.runs.prepared import data_facts, prepare, read
 from unseen.runs.provenance import now
-from unseen.runs.results import Results, RunFacts
+from unseen.runs.results import Apart, Results, RunFacts
 from unseen.runs.run_of import of_run, records_of_run
 from unseen.runs.validity import checks, verdict
 from unseen.signals.base import Materials, Observations, Signal, TextSignal
@@ -31,7 +32,7 @@ LIMITATIONS = (
     "whether anything leaks.",
 )
 
-_OF_DATA = ("blind_baseline", "split_origin", "overlap", "truncation", "power")
+_OF_DATA = ("blind_baseline", "split_origin", "nonmember_kind", "overlap", "truncation", "power")
 
 
 def check_data(
@@ -63,8 +64,10 @@ def check_data(
     faults = [] if config.run_of is not None else record_faults(config, records)
     if faults:
         raise ConfigError("; ".join(faults), fix="unseen check MEMBERS NONMEMBERS")
-    prepared = prepare(config, records or read(config))
-    for sentence in prepared.notes:
+    records = records or read(config)
+    prepared = prepare(config, records)
+    apart = read_apart(config, prepared.judged, records)
+    for sentence in (*prepared.notes, *(note for one in apart for note in one.notes)):
         say(sentence)
     judged = prepared.judged
     encoder = open_encoder(config)
@@ -94,10 +97,22 @@ def check_data(
         access="",
         data=facts,
         attacks=verdicts.attacks,
+        apart=tuple(_of_set(config, one, attacks, (subjects, verdicts.scored)) for one in apart),
         checks=rows,
         validity=verdict(rows),
         limitations=LIMITATIONS,
     )
+
+
+def _of_set(
+    config: FinetuneAudit,
+    one: ApartSet,
+    attacks: tuple[Attack, ...],
+    main: tuple[Subjects, Scored],
+) -> Apart:
+    judge = Judge(config, Subjects.from_records(one.records, None, reveal=False))
+    scored = judge.scored(attacks, (), _read(attacks, one.records))
+    return judged_apart(facts_of(one, {}), judge, Repeated(attacks), scored, main)
 
 
 def _read(attacks: tuple[Attack, ...], records: Records) -> Observations:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import Field
 
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from unseen.data.records import Records
     from unseen.runs.config import FinetuneAudit
     from unseen.targets.access import LogprobTarget
+
+T = TypeVar("T")
 
 PROBES = 3
 """Batches of each kind that are timed, from the longest to the shortest rows. Of a kind are those that
@@ -92,6 +94,9 @@ class Forecast(Part):
     shadows: tuple[dict[str, str], ...] = ()
     access: str
     n: tuple[int, int] = Field(description="members and non-members that would be judged")
+    apart: dict[str, int] = Field(
+        default_factory=dict, description="non-members that would be judged apart, by kind"
+    )
     set_aside: tuple[int, int] = Field(description="of both sides, known to attacks")
     dropped: int = Field(description="records that occur on both sides")
     example: tuple[RenderedPart, ...] = ()
@@ -153,7 +158,9 @@ def estimate(
     notes: list[str] = []
     asked: dict[str, Asked] = {}
     with Store(file if config.cache and file.is_file() else None) as store:
-        prompts = prompts_of(plan.signals, prepared.judged.records, models)
+        prompts = _joined(
+            prompts_of(plan.signals, records.records, models) for records in _sets(start)
+        )
         for role, requests in _questions(start, None, progress).items():
             one = _asked(start, models[role], requests, store, notes)
             texts = _texts(start, models[role], prompts[role], store, notes)
@@ -176,6 +183,7 @@ def estimate(
         shadows=tuple(dict(shadow.facts) for shadow in start.shadows),
         access=models[TARGET].target.access.word,
         n=n,
+        apart={one.kind: len(one.records.nonmembers) for one in start.apart},
         set_aside=(len(prepared.known.members), len(prepared.known.nonmembers)),
         dropped=len(prepared.dropped),
         example=rendered(prepared.judged.records, models[TARGET].encoder),
@@ -200,18 +208,35 @@ def _questions(
     start: Ready, shadow: Model | None, progress: Progress | None
 ) -> dict[str, list[Request]]:
     prepared = start.prepared
-    return questions(
-        start.plan.signals,
-        prepared.judged.records,
-        start.models,
-        shadow=shadow,
-        known_members=prepared.known.members,
-        known_nonmembers=prepared.known.nonmembers,
-        pool=prepared.pool,
-        fillers=start.fillers,
-        probes=None if prepared.given is None else prepared.given.probes,
-        progress=progress,
+    return _joined(
+        questions(
+            start.plan.signals,
+            records.records,
+            start.models,
+            shadow=shadow,
+            known_members=prepared.known.members,
+            known_nonmembers=prepared.known.nonmembers,
+            pool=prepared.pool,
+            fillers=start.fillers,
+            probes=None if prepared.given is None else prepared.given.probes,
+            progress=progress,
+        )
+        for records in _sets(start)
     )
+
+
+def _sets(start: Ready) -> list[Records]:
+    """The judged records, and members with each further set of non-members."""
+    return [start.prepared.judged, *(one.records for one in start.apart)]
+
+
+def _joined(asked: Iterable[Mapping[str, list[T]]]) -> dict[str, list[T]]:
+    """What each role is asked about all sets."""
+    found: dict[str, list[T]] = {}
+    for of_set in asked:
+        for role, some in of_set.items():
+            found.setdefault(role, []).extend(some)
+    return found
 
 
 def _asked(

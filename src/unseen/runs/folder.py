@@ -285,7 +285,7 @@ class RunFolder:
 
     def _files(self) -> Iterator[Path]:
         yield from (self.path / name for name in _CORE if (self.path / name).is_file())
-        for folder in ("signals", "data"):
+        for folder in ("signals", "data", "apart"):
             yield from (self.path / folder).glob("*.*")
         for pattern in _MODELS:
             for model in self.path.glob(pattern):

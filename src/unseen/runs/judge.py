@@ -294,12 +294,38 @@ class Judge:
             control_model: judged on the control model, as if it were the target.
             given: scores that are taken over instead of being made.
         """
+        scored = self.scored(
+            attacks, control, observations, control_model=control_model, given=given
+        )
+        rows, controls = self.rows(attacks, control, control_model, scored)
+        verdicts = self.verdicts(rows, scored, controls)
+        return replace(verdicts, gains=tuple(self._gains(attacks, scored.target)))
+
+    def scored(
+        self,
+        attacks: tuple[Attack, ...],
+        control: tuple[Attack, ...],
+        observations: Observations,
+        *,
+        control_model: tuple[Attack, ...] = (),
+        given: Scored | None = None,
+    ) -> Scored:
+        """Scores of attacks on all models; arguments as those of `judge`."""
         given = given or Scored()
-        scored = Scored(
+        return Scored(
             self._scores(attacks, observations, given.target),
             self._scores(control, observations.seen_as_target(REFERENCE), given.control),
             self._scores(control_model, observations.seen_as_target(CONTROL), given.control_model),
         )
+
+    def rows(
+        self,
+        attacks: tuple[Attack, ...],
+        control: tuple[Attack, ...],
+        control_model: tuple[Attack, ...],
+        scored: Scored,
+    ) -> tuple[list[AttackResult], list[AttackResult]]:
+        """Rows of the target, and of the models that are seen as target."""
         rows = [self._row(attack, scored.target, _kind(attack)) for attack in attacks]
         controls = [
             self._row(attack, scored.control, "control", "reference") for attack in control
@@ -307,8 +333,7 @@ class Judge:
             self._row(attack, scored.control_model, "control", "control")
             for attack in control_model
         ]
-        verdicts = self.verdicts(rows, scored, controls)
-        return replace(verdicts, gains=tuple(self._gains(attacks, scored.target)))
+        return rows, controls
 
     def _gains(self, attacks: tuple[Attack, ...], made: Mapping[str, Scores]) -> Iterator[Gain]:
         """What attacks on weights, and those that learn, add to what the answers say by themselves."""
@@ -469,7 +494,7 @@ class Judge:
         )
         return of_learnt(row, confidence) if learnt else row
 
-    def table(self, verdicts: Verdicts) -> dict[str, list[Any]]:
+    def table(self, scored: Scored) -> dict[str, list[Any]]:
         """Columns of records.parquet: a row a record, and no text unless it is revealed."""
         subjects = self._subjects
         columns: dict[str, list[Any]] = {
@@ -488,13 +513,13 @@ class Judge:
             columns[f"slice.{name}"] = list(values)
         for name, numbers in subjects.features.items():
             columns[f"feature.{name}"] = numbers.tolist()
-        for name, scores in verdicts.scored.target.items():
+        for name, scores in scored.target.items():
             columns |= _score_columns(subjects.ids, TARGET, name, scores)
             fprs = self._population_fprs(scores)
             columns[f"population_fpr.{name}"] = [fprs.get(id_) for id_ in subjects.ids]
-        for name, scores in verdicts.scored.control.items():
+        for name, scores in scored.control.items():
             columns |= _score_columns(subjects.ids, REFERENCE, name, scores)
-        for name, scores in verdicts.scored.control_model.items():
+        for name, scores in scored.control_model.items():
             columns |= _score_columns(subjects.ids, CONTROL, name, scores)
         return columns
 

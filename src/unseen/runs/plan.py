@@ -70,7 +70,8 @@ if TYPE_CHECKING:
 _NOT_OF_THE_PLAN = {
     "run_dir", "runs", "cache_dir", "cache", "offline", "batch_tokens", "threads", "reveal", "keep_tokens",
     "members", "nonmembers", "data", "reference_pool", "model", "adapter", "base_model", "reference",
-    "shadow", "control_model", "corpus", "surrogate", "generator", "probes", "directions", "gate", "run_of", "fusion_from",
+    "shadow", "control_model", "nonmembers_apart", "corpus", "surrogate", "generator", "probes", "directions",
+    "gate", "run_of", "fusion_from",
 }  # fmt: skip
 
 _HELPERS = {
@@ -525,6 +526,7 @@ def plan_id(
     *,
     probes: str | None = None,
     directions: str | None = None,
+    apart: Mapping[str, Records] | None = None,
 ) -> str:
     """A hash of everything that the results depend on."""
     about: dict[str, Any] = {
@@ -552,6 +554,8 @@ def plan_id(
         about["probes"] = probes
     if directions is not None:
         about["directions"] = directions
+    if apart:
+        about["apart"] = {kind: _content_hash(records) for kind, records in apart.items()}
     if shadows:
         everybody = (*judged.records, *known.records)
         about["shadows"] = [

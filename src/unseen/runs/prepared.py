@@ -187,6 +187,8 @@ def data_facts(
         repeated=(prepared.repeated["members"], prepared.repeated["nonmembers"]),
         scored_tokens=sum(lengths.values()),
         split_origin=config.split_origin,
+        nonmember_kind=config.nonmember_kind,
+        nonmembers_apart=tuple(config.apart),
         example=() if encoder is None else rendered(judged.records, encoder),
         telling_words=prepared.telling_words if config.reveal else (),
         n_telling_words=len(prepared.telling_words),

@@ -13,6 +13,7 @@ from unseen.attacks import create, label
 from unseen.attacks.base import Attack, is_blind, is_fitted, is_fusing, needs_reference
 from unseen.attacks.transferred import Transferred
 from unseen.errors import ConfigError
+from unseen.runs.apart import again
 from unseen.runs.config import FinetuneAudit, StatisticsChoices, configure
 from unseen.runs.drifted import drifted
 from unseen.runs.folder import RunFolder
@@ -98,13 +99,16 @@ def rescore(
                 "skipped": _skipped(before, run, lent, asked=fusion_from is not None),
                 "notes": _notes(before, run),
                 "drift": drifted(judge, run, observations, verdicts.scored.target),
+                "apart": tuple(
+                    again(one, config, folder, (subjects, verdicts.scored)) for one in before.apart
+                ),
                 **concluded(judge, verdicts, before.data, of_preflight(before.checks)),
             }
         )
         now = {name: getattr(config, name) for name in StatisticsChoices.model_fields}
         folder.unsealed()
         folder.write_json("run.json", done.about | {"config": done.config | now})
-        folder.write_table("records.parquet", judge.table(verdicts))
+        folder.write_table("records.parquet", judge.table(verdicts.scored))
         folder.write_json("results.json", results.model_dump(mode="json"))
         keep(
             folder, lent, lend(run, verdicts.scored.target, subjects, results, sketch_kept(folder))

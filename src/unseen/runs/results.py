@@ -431,6 +431,10 @@ class DataFacts(Part):
     )
     scored_tokens: int = 0
     split_origin: Literal["unknown", "random", "temporal"] = "unknown"
+    nonmember_kind: Literal["unknown", "iid", "counterfactual", "future"] = "unknown"
+    nonmembers_apart: tuple[str, ...] = Field(
+        (), description="kinds of further non-members, which are judged apart"
+    )
     n_telling_words: int = Field(
         0, description="words of many records that tell the sides apart, at most eight counted"
     )
@@ -439,6 +443,37 @@ class DataFacts(Part):
     )
     example: tuple[RenderedPart, ...] = Field(
         (), description="the first judged record as the model reads it, its content left out"
+    )
+
+
+class Shift(Part):
+    """How the AUC of an attack differs from that on the audit's own non-members."""
+
+    attack: str
+    difference: Number | None = Field(
+        None, description="AUC against these non-members minus that against the audit's own"
+    )
+    note: str | None = Field(None, description="why there is no estimate")
+
+
+class Apart(Part):
+    """Members against non-members of another kind: judged apart, and no part of any other number."""
+
+    kind: Literal["iid", "counterfactual", "future"]
+    source: Side
+    n: tuple[int, int] = Field(description="members of the audit, and these non-members")
+    n_copies: int = Field(0, description="copies of records of the audit, which are left out")
+    attacks: tuple[AttackResult, ...] = Field((), description="attacks and blind baselines")
+    control: tuple[AttackResult, ...] = ()
+    shifts: tuple[Shift, ...] = ()
+    separates: tuple[str, ...] = Field(
+        (),
+        description="attacks whose interval excludes 1/2 on the reference or the control model: the "
+        "set also separates without membership",
+    )
+    requests: dict[str, int] = Field(
+        default_factory=dict,
+        description="distinct requests, by the model's role, those about the members among them",
     )
 
 
@@ -490,6 +525,9 @@ class Results(Part):
     exposed: Exposed | None = None
     optimization_gap: OptimizationGap | None = Field(
         None, description="null where the attack optimization_gap was not run"
+    )
+    apart: tuple[Apart, ...] = Field(
+        (), description="the same members against non-members of other kinds, if any are named"
     )
     gains: tuple[Gain, ...] = Field(
         (), description="none where no attack uses weights or learns, or no baseline was run"

@@ -57,7 +57,7 @@ def checks(judge: Judge, verdicts: Verdicts, data: DataFacts | None) -> tuple[Ch
     """
     attacks = [row for row in verdicts.attacks if row.kind == "attack"]
     of_data = [] if data is None else [
-        _origin(data), _overlap(data), *_outside(data), _cut(data),
+        _origin(data), *_kind(data), _overlap(data), *_outside(data), _cut(data),
     ]  # fmt: skip
     return (
         _blind(judge, verdicts, attacks, data),
@@ -79,6 +79,7 @@ OF_RESULTS = (
     "control",
     "control_model",
     "split_origin",
+    "nonmember_kind",
     "overlap",
     "outside_texts",
     "truncation",
@@ -353,6 +354,39 @@ def _origin(data: DataFacts) -> Check:
         detail=detail[data.split_origin],
         fix=None if data.split_origin == "random" else "--split-origin random, if it was",
     )
+
+
+def _kind(data: DataFacts) -> list[Check]:
+    """The row of what the non-members are; none where nobody has said."""
+    if data.nonmember_kind == "unknown":
+        return []
+    beside = data.nonmember_kind != "iid" and "iid" in data.nonmembers_apart
+    also = {
+        "counterfactual": "the non-members answer wrongly, and a model can tell what is true without "
+        "having been trained on it: the number measures truthfulness as well as membership",
+        "future": "the non-members are about what came later, which no model can know: the number "
+        "measures novelty as well as membership",
+    }
+    detail = also.get(data.nonmember_kind, "non-members come from the members' own source")
+    if beside:
+        detail += "; the i.i.d. non-members that are judged apart show how much of it is membership"
+    passed = data.nonmember_kind == "iid"
+    return [
+        Check(
+            id="nonmember_kind",
+            title="what the non-members are",
+            status="pass" if passed else "warn" if beside else "fail",
+            limit="of the members' own source (iid)",
+            detail=detail,
+            fix=None
+            if passed
+            else "read the table of i.i.d. non-members, or name these by --nonmembers and the others by "
+            f"--nonmembers-apart {data.nonmember_kind}=FILE"
+            if beside
+            else "name non-members of the members' own source by --nonmembers, and these by "
+            f"--nonmembers-apart {data.nonmember_kind}=FILE",
+        )
+    ]
 
 
 def _overlap(data: DataFacts) -> Check:

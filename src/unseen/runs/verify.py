@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,11 @@ from pydantic import ValidationError
 
 from unseen.errors import ConfigError, StoreError, UnseenError
 from unseen.metrics.roc import auc
+from unseen.runs.apart import file_of
 from unseen.runs.config import StatisticsChoices
 from unseen.runs.folder import RunFolder, check_version
 from unseen.runs.judge import Scored, Subjects
-from unseen.runs.results import Part, Results
+from unseen.runs.results import AttackResult, Part, Results
 from unseen.runs.trained import MANIFEST, MODEL, SHADOWS, TRAIN, TrainedRun
 
 NEEDED = ("run.json", "config.yaml", "results.json", "records.parquet", "report.md")
@@ -134,6 +136,11 @@ def verify(path: Path) -> Verification:
         read = _tried(items, "records.parquet", lambda: _records(folder), _count)
         if read is not None and results is not None:
             _agree(items, results, *read)
+    for one in () if results is None else results.apart:
+        name = file_of(one.kind)
+        found = _tried(items, name, partial(_records, folder, name), _count)
+        if found is not None:
+            _agree_rows(items, name, (*one.attacks, *one.control), *found)
     items += _foreign(folder)
     return Verification(folder=str(path), items=tuple(items))
 
@@ -251,32 +258,20 @@ def _altered(folder: RunFolder) -> list[str]:
         raise StoreError(f"cannot read {error.filename}: {error.strerror}") from error
 
 
-def _records(folder: RunFolder) -> tuple[Subjects, Scored]:
+def _records(folder: RunFolder, name: str = "records.parquet") -> tuple[Subjects, Scored]:
     try:
-        return Subjects.from_table(folder.read_table("records.parquet"))
+        return Subjects.from_table(folder.read_table(name))
     except (TypeError, ValueError) as error:
         raise StoreError(
-            f"{folder.path / 'records.parquet'} is damaged: a column holds other values than a run "
-            "writes",
+            f"{folder.path / name} is damaged: a column holds other values than a run writes",
             fix=_AGAIN,
         ) from error
 
 
 def _agree(items: list[Item], results: Results, subjects: Subjects, scored: Scored) -> None:
     """Whether the table of records is that of the results: as many of them, and the same AUCs."""
-    place = {id_: at for at, id_ in enumerate(subjects.ids)}
-    for row in (*results.attacks, *results.control):
-        made = scored.of(row).get(row.name)
-        if row.auc is None or made is None:
-            continue
-        member = subjects.member[[place[id_] for id_ in made.ids]]
-        found_auc = auc(made.values[member], made.values[~member])
-        if abs(found_auc - row.auc.value) > _ROUNDING:
-            detail = (
-                f"the scores of {row.name} have AUC {found_auc:.3f}, results.json says "
-                f"{row.auc.value:.3f}"
-            )
-            items.append(Item(what="records.parquet", ok=False, detail=detail, fix=_AGAIN))
+    rows = (*results.attacks, *results.control)
+    _agree_rows(items, "records.parquet", rows, subjects, scored)
     if results.data is None:
         return
     said = (results.data.members.n_judged, results.data.nonmembers.n_judged)
@@ -287,6 +282,25 @@ def _agree(items: list[Item], results: Results, subjects: Subjects, scored: Scor
             f"{said[0]} and {said[1]}"
         )
         items.append(Item(what="records.parquet", ok=False, detail=detail, fix=_AGAIN))
+
+
+def _agree_rows(
+    items: list[Item], name: str, rows: Iterable[AttackResult], subjects: Subjects, scored: Scored
+) -> None:
+    """Whether the scores of a table have the AUCs of these rows."""
+    place = {id_: at for at, id_ in enumerate(subjects.ids)}
+    for row in rows:
+        made = scored.of(row).get(row.name)
+        if row.auc is None or made is None:
+            continue
+        member = subjects.member[[place[id_] for id_ in made.ids]]
+        found = auc(made.values[member], made.values[~member])
+        if abs(found - row.auc.value) > _ROUNDING:
+            detail = (
+                f"the scores of {row.name} have AUC {found:.3f}, results.json says "
+                f"{row.auc.value:.3f}"
+            )
+            items.append(Item(what=name, ok=False, detail=detail, fix=_AGAIN))
 
 
 def _header(about: dict[str, Any]) -> str:
