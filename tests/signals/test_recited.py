@@ -106,7 +106,9 @@ def test_what_is_too_short_or_ends_otherwise_has_a_reason() -> None:
 
 
 def test_counts_of_what_was_written() -> None:
-    seen = RecitedWords(samples=2).observe(chat("One two three four"), ["Three and", "x" * 90])
+    seen = RecitedWords(samples=2).observe(
+        chat("One two three four"), None, ["Three and", "x" * 90]
+    )
     assert seen.recall.tolist() == [0.5, 0]
     assert seen.n_compressed[0] > 9
     assert seen.n_compressed[1] < 20

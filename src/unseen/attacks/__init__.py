@@ -18,7 +18,14 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, cast
 
-from unseen.attacks.base import Attack, is_blind, is_on_request, is_with_weights
+from unseen.attacks.base import (
+    FINETUNE,
+    Attack,
+    is_blind,
+    is_on_request,
+    is_with_weights,
+    scenario_of,
+)
 from unseen.errors import ConfigError, UnknownNameError
 
 _SPEC = re.compile(r"(?P<name>[\w\-./]+)(?:\[(?P<params>.*)\])?$", re.DOTALL)
@@ -131,13 +138,14 @@ def label(attack: Attack) -> str:
     return f"{name_of(attack)}[{inside}]" if inside else name_of(attack)
 
 
-def default(*, weights: bool = False) -> list[str]:
+def default(*, weights: bool = False, scenario: str = FINETUNE) -> list[str]:
     """Specs of the attacks of an ordinary audit: all but those that have to be named.
 
     Args:
         weights: whether it also looks inside the model.
+        scenario: what is audited.
     """
-    attacks = ((spec, create(spec)) for spec in everything())
+    attacks = ((spec, create(spec)) for spec in everything(scenario))
     return [
         spec
         for spec, attack in attacks
@@ -145,9 +153,18 @@ def default(*, weights: bool = False) -> list[str]:
     ]
 
 
-def everything() -> list[str]:
-    """Specs of every attack, and of the variants that it asks for."""
-    return [spec for name in names() for spec in (name, *getattr(find(name), "variants", ()))]
+def everything(scenario: str = FINETUNE) -> list[str]:
+    """Specs of every attack of an audit, and of the variants that it asks for.
+
+    Args:
+        scenario: what is audited; baselines that ask no model belong to all.
+    """
+    return [
+        spec
+        for name in names()
+        if scenario_of(find(name)) == scenario or is_blind(cast("Attack", find(name)))
+        for spec in (name, *getattr(find(name), "variants", ()))
+    ]
 
 
 def blind() -> list[Attack]:

@@ -19,7 +19,8 @@ cross-fitted, so that it never learns from a record that it judges. One that nee
 (a blind baseline) says `blind: ClassVar[bool] = True`; one that asks so much that it is run only
 where it is named says `on_request: ClassVar[bool] = True`, and one that is also run where the user
 asks for all that weights can show (`--access weights`), `with_weights: ClassVar[bool] = True`; one whose score of a record depends on
-who is measured with it, `in_company: ClassVar[bool] = True`.
+who is measured with it, `in_company: ClassVar[bool] = True`. One on prompts, not on training data,
+says `scenario: ClassVar[str] = "prompt"`.
 """
 
 from __future__ import annotations
@@ -41,6 +42,9 @@ from unseen.types import BoolArray, FloatArray, Scores, TokenStats
 _CERTAIN = 1e-6
 """Nats per token: below ten times what single precision resolves of a probability near 1."""
 
+
+FINETUNE, PROMPT = "finetune", "prompt"
+"""What is audited."""
 
 _FLAT = 1e-9
 """Log-similarities that differ by less are all alike."""
@@ -300,6 +304,11 @@ def is_on_request(attack: Attack) -> bool:
 def is_with_weights(attack: Attack) -> bool:
     """Whether the attack is run, unnamed, where white-box access is asked for."""
     return bool(getattr(attack, "with_weights", False))
+
+
+def scenario_of(attack: Attack | type[Attack]) -> str:
+    """What is audited: "finetune" (who was trained on), or "prompt" (who is in the prompt)."""
+    return str(getattr(attack, "scenario", FINETUNE))
 
 
 def needs_shadows(attack: Attack) -> bool:

@@ -19,6 +19,7 @@ from unseen.signals.base import (
     SHADOW,
     TARGET,
     Ask,
+    Behind,
     ContinuationSignal,
     Encoder,
     FollowingSignal,
@@ -127,6 +128,7 @@ def collect(
     probes: Mapping[str, Sequence[str]] | None = None,
     directions: Vectors | None = None,
     paraphrases: Mapping[str, Sequence[str]] | None = None,
+    behind: Mapping[str, Behind] | None = None,
     batch_tokens: int | None = None,
     progress: Progress | None = None,
 ) -> tuple[Observations, Cost]:
@@ -147,6 +149,7 @@ def collect(
         probes: record id -> responses that the user gives to probe with.
         directions: that the user gives to project states onto.
         paraphrases: record id -> its prompt in other words.
+        behind: role -> the hidden prompts that its model stands behind.
         batch_tokens: padded tokens a batch; None leaves it to the target.
         progress: told how far it is.
 
@@ -173,12 +176,13 @@ def collect(
         probes,
         directions,
         paraphrases,
+        behind or {},
     )
     cost = Cost()
     seen = _Seen()
     written: dict[Signal, dict[str, Any]] = {}
     for role, model in models.items():
-        materials = _materials(model, models, shown)
+        materials = _materials(role, model, models, shown)
         jobs = _jobs(role, wanted, records, shown)
         writing = Generation(model.target, store, batch_tokens=batch_tokens)
         for signal, id_, value in _let_write(jobs, materials, writing, _telling(progress, role)):
@@ -186,7 +190,7 @@ def collect(
         cost.add(role, writing)
     seen.add((signal, *one) for signal, by_id in written.items() for one in by_id.items())
     for role, model in models.items():
-        materials = _materials(model, models, shown, written)
+        materials = _materials(role, model, models, shown, written)
         jobs = _jobs(role, wanted, records, shown)
         engine = Engine(model.target, store, batch_tokens=batch_tokens)
         tell = _telling(progress, role)
@@ -202,7 +206,7 @@ def collect(
     for number, shadow in enumerate(shadows if jobs else (), start=1):
         with shadow.opened() as model:
             _check_access(jobs[0].signals[0], model)
-            materials = _materials(model, models, shown)
+            materials = _materials(SHADOW, model, models, shown)
             engine = Engine(model.target, store, batch_tokens=batch_tokens)
             tell = _telling(progress, f"{SHADOW} {number} of {len(shadows)}")
             said.append(_Seen())
@@ -258,7 +262,7 @@ def questions(
     )
     asked: dict[str, list[Request]] = {}
     for role, model in (models if shadow is None else {SHADOW: shadow}).items():
-        materials = replace(_materials(model, models, shown), foreseeing=True)
+        materials = replace(_materials(role, model, models, shown), foreseeing=True)
         asks = _asks(_jobs(role, wanted, records, shown), materials, _telling(progress, role))
         asked[role] = [
             request
@@ -279,7 +283,8 @@ def prompts_of(
         role: [
             prompt
             for _, _, prompts in _first_prompts(
-                _jobs(role, wanted, _answered(records), shown), _materials(model, models, shown)
+                _jobs(role, wanted, _answered(records), shown),
+                _materials(role, model, models, shown),
             )
             if not isinstance(prompts, UnscorableError)
             for prompt in prompts
@@ -303,7 +308,8 @@ def glances_of(
         role: [
             one
             for _, _, glances in _glances(
-                _jobs(role, wanted, _answered(records), shown), _materials(model, models, shown)
+                _jobs(role, wanted, _answered(records), shown),
+                _materials(role, model, models, shown),
             )
             if not isinstance(glances, UnscorableError)
             for one in glances
@@ -329,6 +335,7 @@ class _Shown:
     probes: Mapping[str, Sequence[str]] | None = None
     directions: Vectors | None = None
     paraphrases: Mapping[str, Sequence[str]] | None = None
+    behind: Mapping[str, Behind] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -367,6 +374,7 @@ class _Seen:
 
 
 def _materials(
+    role: str,
     model: Model,
     models: dict[str, Model],
     shown: _Shown,
@@ -385,6 +393,7 @@ def _materials(
         probes=shown.probes,
         directions=shown.directions,
         paraphrases=shown.paraphrases,
+        behind=shown.behind.get(role),
     )
 
 
@@ -514,7 +523,7 @@ def _let_write(
         todo = later
     for signal, record, said in texts:
         try:
-            yield signal, record.id, signal.observe(record, said)
+            yield signal, record.id, signal.observe(record, materials, said)
         except UnscorableError as error:
             yield signal, record.id, error
 

@@ -109,6 +109,43 @@ class Encoder(Protocol):
         """
 
 
+class Behind(Protocol):
+    """What an adversary can send to a model that stands behind a hidden prompt, and what its task is."""
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The words that answer, as demonstrations show them; none where answers are free text."""
+
+    @property
+    def is_chat(self) -> bool:
+        """Whether it is talked to in messages; else it goes on with a text."""
+
+    def prompt(self, id_: str, said: str) -> tuple[int, ...]:
+        """Token ids of what the model reads where this is sent, behind the prompt of one record.
+
+        Raises:
+            UnscorableError: where it does not fit into the context.
+        """
+
+    def asked(self, text: str) -> str:
+        """A question of the task, up to where its answer begins."""
+
+    def begun(self, text: str) -> str:
+        """The beginning of a question that breaks off inside the text."""
+
+    def shown(self, text: str, label: str) -> str:
+        """A demonstration, as the prompt shows its own, with the break that follows."""
+
+    def until(self, answer: str) -> str:
+        """An answer, up to where the next demonstration would begin."""
+
+    def parse(self, answer: str) -> str | None:
+        """The label that an answer gives, or None."""
+
+    def wrong(self, id_: str) -> tuple[str, ...]:
+        """Labels that are not the record's, in an order drawn for its trial."""
+
+
 @dataclass(frozen=True)
 class Materials:
     """What a signal may use besides the record itself.
@@ -126,6 +163,7 @@ class Materials:
         probes: record id -> responses that the user gives to probe with.
         directions: that the user gives to project states onto.
         paraphrases: record id -> its prompt in other words.
+        behind: the hidden prompt that the model stands behind.
         foreseeing: whether the questions are for a plan: nothing has been written.
     """
 
@@ -140,6 +178,7 @@ class Materials:
     probes: Mapping[str, Sequence[str]] | None = None
     directions: Vectors | None = None
     paraphrases: Mapping[str, Sequence[str]] | None = None
+    behind: Behind | None = None
     foreseeing: bool = False
 
 
@@ -269,7 +308,7 @@ class ContinuationSignal(Protocol):
         Asked until there are none, so the signal itself bounds them.
         """
 
-    def observe(self, record: Record, texts: Sequence[str]) -> Any:
+    def observe(self, record: Record, materials: Materials, texts: Sequence[str]) -> Any:
         """The value of one record, from all that was written, in the order of the prompts.
 
         Raises:

@@ -90,7 +90,12 @@ class RecitedWords:
         """Nothing."""
         return ()
 
-    def observe(self, record: Record, texts: Sequence[str]) -> Recited:
+    def observe(
+        self,
+        record: Record,
+        materials: Materials,  # noqa: ARG002
+        texts: Sequence[str],
+    ) -> Recited:
         """Counts of common words."""
         _, rest = self.cut(record)
         expected = words(rest)

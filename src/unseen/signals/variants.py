@@ -95,7 +95,12 @@ class WrittenVariants:
         room = _ROUNDS * self.variants - len(texts) if self.temperature else 0
         return self._drawn(record, materials, len(texts), max(0, min(missing, room)))
 
-    def observe(self, record: Record, texts: Sequence[str]) -> Variants:
+    def observe(
+        self,
+        record: Record,
+        materials: Materials,  # noqa: ARG002
+        texts: Sequence[str],
+    ) -> Variants:
         """What can be used of the texts.
 
         Raises:

@@ -1,0 +1,247 @@
+"""How demonstrations, and what is asked after them, become one prompt."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+from unseen.errors import ConfigError, UnknownNameError
+from unseen.prompts.labels import Labels
+from unseen.types import Turn
+
+DEMOS, INPUT, OUTPUT = "{demos}", "{input}", "{output}"
+
+
+@dataclass(frozen=True)
+class Example:
+    """A labelled record: what is asked, and the answer that a demonstration gives.
+
+    Attributes:
+        id: of the record in the pool.
+        text: what is asked.
+        label: the answer.
+    """
+
+    id: str
+    text: str
+    label: str
+
+
+@dataclass(frozen=True)
+class PromptTemplate:
+    """A prompt with a place for demonstrations, and how what comes after them is written.
+
+    A text prompt is `before` + demonstrations + `after` + what the user asks. In a chat, `before` and the
+    demonstrations are the system's message, or, with `as_turns`, each demonstration is a turn of the
+    user and one of the assistant.
+
+    Attributes:
+        name: what the user calls it.
+        before: what stands before the demonstrations, with the break that follows.
+        question: how something is asked, with "{input}": it ends where the answer begins.
+        demonstration: how an example is shown, with "{input}" and "{output}", and the break that
+            follows.
+        after: what stands between the demonstrations and what is asked, with the break that follows.
+        labels: the words that answer; None where answers are free text.
+        chat: whether it is sent as messages.
+        as_turns: whether demonstrations are turns of their own.
+    """
+
+    name: str
+    before: str
+    question: str
+    demonstration: str
+    after: str = ""
+    labels: Labels | None = None
+    chat: bool = False
+    as_turns: bool = False
+
+    def __post_init__(self) -> None:
+        if INPUT not in self.question:
+            raise ConfigError(
+                f"the template {self.name} has no place for what is asked",
+                fix=f"write {INPUT} where the user's text goes",
+            )
+        lacking = [mark for mark in (INPUT, OUTPUT) if mark not in self.demonstration]
+        if lacking:
+            raise ConfigError(f"the demonstration of the template {self.name} has no {lacking[0]}")
+
+    def shown(self, example: Example) -> str:
+        """One demonstration, with the break that follows it."""
+        return _filled(self.demonstration, example.text, example.label)
+
+    def asked(self, text: str) -> str:
+        """A question, up to where its answer begins."""
+        return _filled(self.question, text)
+
+    def begun(self, text: str) -> str:
+        """The beginning of a question that breaks off inside the text."""
+        return self.question.partition(INPUT)[0] + text
+
+    def hidden(self, demos: Sequence[Example]) -> str:
+        """Everything before what is asked, as one text."""
+        return self.before + "".join(map(self.shown, demos)) + self.after
+
+    def turns(self, demos: Sequence[Example], said: str) -> tuple[Turn, ...]:
+        """The messages of a chat that ends with what the user says."""
+        if not self.as_turns:
+            system = self.hidden(demos).rstrip()
+            return (*_system(system), Turn("user", said))
+        turns = list(_system((self.before + self.after).rstrip()))
+        for demo in demos:
+            turns += [Turn("user", self.asked(demo.text)), Turn("assistant", demo.label)]
+        return (*turns, Turn("user", said))
+
+    def until(self, answer: str) -> str:
+        """An answer up to where the next demonstration would begin."""
+        stop = self.demonstration.partition(OUTPUT)[2] or "\n"
+        return answer.partition(stop)[0]
+
+
+def _system(text: str) -> tuple[Turn, ...]:
+    return (Turn("system", text),) if text else ()
+
+
+def _filled(pattern: str, text: str, label: str = "") -> str:
+    """The pattern with both filled in at once: a text may hold the marks itself."""
+    parts = [part.split(OUTPUT) for part in pattern.split(INPUT)]
+    return text.join(label.join(part) for part in parts)
+
+
+# --- the papers' -----------------------------------------------------------------------------------
+
+_TREC = ("Number", "Location", "Person", "Description", "Entity", "Abbreviation")
+_AG_NEWS = ("World", "Sports", "Business", "Technology")
+_DBPEDIA = (
+    "Company", "School", "Artist", "Athlete", "Politician", "Transportation", "Building", "Nature",
+    "Village", "Animal", "Plant", "Album", "Film", "Book",
+)  # fmt: skip
+
+
+def _of_paper(name: str, instruction: str, cue: str, answer: str, labels: Labels) -> PromptTemplate:
+    return PromptTemplate(
+        name,
+        before=f"{instruction}\n\n" if instruction else "",
+        question=f"{cue}: {INPUT}\n{answer}:",
+        demonstration=f"{cue}: {INPUT}\n{answer}: {OUTPUT}\n\n",
+        labels=labels,
+    )
+
+
+_TREC_ASKS = (
+    "Classify the questions based on whether their answer type is a Number, Location, Person, "
+    "Description, Entity, or Abbreviation."
+)
+_AG_NEWS_ASKS = (
+    "Classify the news articles into the categories of World, Sports, Business, and Technology."
+)
+_DBPEDIA_ASKS = (
+    "Classify the documents based on whether they are about a Company, School, Artist, Athlete, "
+    "Politician, Transportation, Building, Nature, Village, Animal, Plant, Album, Film, or Book."
+)
+_SHORT = {"Abbreviation": ("Ab",)}
+PAPERS = {
+    template.name: template
+    for template in (
+        _of_paper("trec", _TREC_ASKS, "Question", "Answer Type", Labels.of(_TREC, _SHORT)),
+        _of_paper(
+            "trec-paper", _TREC_ASKS, "Question", "Answer Type",
+            Labels.of((*_TREC[:-1], "Ab"), {"Ab": ("Abbreviation",)}),
+        ),
+        _of_paper(
+            "agnews", _AG_NEWS_ASKS, "Article", "Answer",
+            Labels.of(_AG_NEWS, {"Technology": ("Science",)}),
+        ),
+        _of_paper(
+            "agnews-paper", "", "Article", "Answer",
+            Labels.of(_AG_NEWS, {"Technology": ("Science",)}),
+        ),
+        _of_paper("dbpedia", _DBPEDIA_ASKS, "Article", "Answer", Labels.of(_DBPEDIA)),
+        _of_paper(
+            "dbpedia-paper", _DBPEDIA_ASKS, "Article", "Answer",
+            Labels.of(
+                tuple({"Athlete": "Ath", "Politician": "Polit"}.get(word, word) for word in _DBPEDIA),
+                {"Ath": ("Athlete",), "Polit": ("Politician",)},
+            ),
+        ),
+    )
+}  # fmt: skip
+"""The templates of Zhao et al. 2021, and, as "-paper", what Wen et al. 2024 changed of them."""
+
+
+def find_template(name: str) -> PromptTemplate:
+    """One of the papers' templates by its name, or the one in a file.
+
+    Raises:
+        ConfigError: where it is neither, or the file is no template.
+    """
+    if name in PAPERS:
+        return PAPERS[name]
+    path = Path(name).expanduser()
+    if not path.is_file():
+        raise UnknownNameError("template", name, PAPERS)
+    return read_template(path)
+
+
+def read_template(path: Path) -> PromptTemplate:
+    """A template of the user's.
+
+    A text file holds the prompt with "{demos}" and, after it, how something is asked, with "{input}";
+    a demonstration then looks like a question with its answer. A YAML file says the same by fields
+    (`before`, `question`, `demonstration`, `chat`, `as_turns`, `labels`, `synonyms`).
+
+    Raises:
+        ConfigError: where it cannot be read, or a place is missing.
+    """
+    try:
+        content = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"cannot read the template {path}: {error}") from error
+    if path.suffix in (".yaml", ".yml"):
+        return _from_fields(path, content)
+    before, mark, question = content.partition(DEMOS)
+    if not mark:
+        raise ConfigError(
+            f"the template {path} has no place for demonstrations",
+            fix=f"write {DEMOS} where they stand, and after it how something is asked, with {INPUT}",
+        )
+    question = question.strip("\n")
+    return PromptTemplate(path.name, before, question, f"{question} {OUTPUT}\n\n")
+
+
+_FIELDS = ("before", "question", "demonstration", "after", "chat", "as_turns", "labels", "synonyms")
+
+
+def _from_fields(path: Path, content: str) -> PromptTemplate:
+    try:
+        given = yaml.safe_load(content)
+    except yaml.YAMLError as error:
+        raise ConfigError(f"the template {path} is no YAML: {error}") from error
+    if not isinstance(given, dict):
+        raise ConfigError(f"the template {path} holds no fields", fix=f"{', '.join(_FIELDS)}")
+    for name in given:
+        if name not in _FIELDS:
+            raise UnknownNameError("field of a template", str(name), _FIELDS)
+    if "question" not in given:
+        raise ConfigError(f"the template {path} does not say how something is asked: question")
+    question = str(given["question"])
+    labels = given.get("labels")
+    return PromptTemplate(
+        path.name,
+        str(given.get("before", "")),
+        question,
+        str(given.get("demonstration", f"{question} {OUTPUT}\n\n")),
+        str(given.get("after", "")),
+        None if labels is None else Labels.of(map(str, labels), given.get("synonyms")),
+        chat=bool(given.get("chat", False)),
+        as_turns=bool(given.get("as_turns", False)),
+    )
+
+
+def as_chat(template: PromptTemplate, *, as_turns: bool = False) -> PromptTemplate:
+    """The same template, sent as messages."""
+    return dataclasses.replace(template, chat=True, as_turns=as_turns)

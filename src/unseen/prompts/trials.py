@@ -1,0 +1,148 @@
+"""The game: who is in the prompt is drawn by coin, so that membership is nothing but chance."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from unseen.errors import ConfigError, TooFewRecordsError
+from unseen.prompts.templates import Example
+from unseen.types import Membership, Record, Turn
+
+Position = Literal["first", "middle", "last", "random"]
+POSITIONS: tuple[Position, ...] = ("first", "middle", "last", "random")
+
+
+@dataclass(frozen=True)
+class Case:
+    """One record that is asked about, and the demonstrations of the prompt that it is asked behind.
+
+    Attributes:
+        id: of the case: no record of the pool is named in it.
+        trial: its number; both cases of a trial have one.
+        example: who is asked about.
+        demos: the demonstrations, in order; `example` is among them where it is a member.
+        member: whether it is.
+        position: where the member of the trial stands, from 0.
+        wrong: labels that are not the record's, in an order drawn for the trial.
+    """
+
+    id: str
+    trial: int
+    example: Example
+    demos: tuple[Example, ...]
+    member: bool
+    position: int
+    wrong: tuple[str, ...] = ()
+
+    @property
+    def record(self) -> Record:
+        """The case as a record: what is asked, and its answer. It has no label."""
+        turns = (Turn("user", self.example.text), Turn("assistant", self.example.label))
+        slices = {"position": str(self.position + 1), "shots": str(len(self.demos))}
+        return Record(self.id, turns, cluster=f"t{self.trial}", slices=slices)
+
+
+@dataclass(frozen=True)
+class Game:
+    """How trials are drawn.
+
+    In each trial a coin says which of two disjoint halves of the pool the demonstrations come from;
+    one of them, at `position`, is the member that is asked about. The non-member is drawn from the
+    other half. `paired` asks about one record twice instead: behind the prompt that holds it, and
+    behind the same prompt with another record in its place.
+
+    Attributes:
+        trials: how many.
+        shots: demonstrations of a prompt.
+        position: where the member stands: "first", "middle", "last", "random", or its number from 1.
+        paired: whether one record is asked about both ways.
+        seed: another seed, other draws.
+    """
+
+    trials: int = 100
+    shots: int = 1
+    position: Position | int = "last"
+    paired: bool = False
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("trials", "shots"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"got {name}={getattr(self, name)}, expected at least 1")
+        if isinstance(self.position, int) and not 1 <= self.position <= self.shots:
+            raise ConfigError(
+                f"got position {self.position} among {self.shots} demonstrations",
+                fix=f"--position 1 to {self.shots}, first, middle, last or random",
+            )
+
+    def cases(self, pool: Sequence[Example]) -> tuple[Case, ...]:
+        """Two cases a trial, a member and a non-member; the pool's order has no say.
+
+        Raises:
+            TooFewRecordsError: where a half of the pool does not hold enough different records.
+            ConfigError: where all of them have one label.
+        """
+        halves = self._halves(pool)
+        labels = sorted({example.label for example in pool})
+        return tuple(
+            case for number in range(self.trials) for case in self._trial(number, halves, labels)
+        )
+
+    def _halves(self, pool: Sequence[Example]) -> tuple[list[Example], list[Example]]:
+        by_text = {" ".join(example.text.split()).casefold(): example for example in reversed(pool)}
+        different = [by_text[text] for text in sorted(by_text)]
+        needed = 2 * (self.shots + 1)
+        if len(different) < needed:
+            raise TooFewRecordsError(
+                f"the pool holds {len(different)} different records, and prompts of {self.shots} "
+                f"demonstrations need {needed}",
+                fix="give more records, or fewer --shots",
+            )
+        if len({example.label for example in different}) < 2:
+            raise ConfigError("all records of the pool have one label: nothing is to be told apart")
+        order = self._rng(0).permutation(len(different))
+        half = len(different) // 2
+        return [different[i] for i in order[:half]], [different[i] for i in order[half:]]
+
+    def _trial(
+        self, number: int, halves: tuple[list[Example], list[Example]], labels: Sequence[str]
+    ) -> tuple[Case, Case]:
+        rng = self._rng(1, number)
+        inside, outside = halves if rng.random() < 0.5 else halves[::-1]
+        drawn = rng.choice(len(inside), size=self.shots, replace=False)
+        demos = [inside[i] for i in drawn]
+        place = self._place(rng)
+        member, other = demos[place], outside[int(rng.integers(len(outside)))]
+        mixed = [labels[i] for i in rng.permutation(len(labels))]
+
+        def case(kind: str, example: Example, shown: Sequence[Example], *, is_in: bool) -> Case:
+            wrong = tuple(label for label in mixed if label != example.label)
+            id_ = f"t{number:05d}-{kind}"
+            return Case(id_, number, example, tuple(shown), is_in, place, wrong)
+
+        first = case("a", member, demos, is_in=True)
+        if not self.paired:
+            return first, case("b", other, demos, is_in=False)
+        without = [other if i == place else demo for i, demo in enumerate(demos)]
+        return first, case("b", member, without, is_in=False)
+
+    def _place(self, rng: np.random.Generator) -> int:
+        if isinstance(self.position, int):
+            return self.position - 1
+        places = {"first": 0, "middle": (self.shots - 1) // 2, "last": self.shots - 1}
+        drawn = int(rng.integers(self.shots))
+        return places.get(self.position, drawn)
+
+    def _rng(self, *stream: int) -> np.random.Generator:
+        return np.random.default_rng([self.seed, *stream])
+
+
+def membership(cases: Sequence[Case]) -> Membership:
+    """Who is in the prompt."""
+    return Membership(
+        tuple(case.id for case in cases), np.array([case.member for case in cases], dtype=bool)
+    )
