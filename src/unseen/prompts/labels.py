@@ -76,9 +76,6 @@ class Labels:
         ]
 
 
-YES_NO = Labels.of(("yes", "no"))
-
-
 def _plain(text: str) -> str:
     return text.strip().casefold().lstrip("\"'`*([ ")
 
@@ -89,3 +86,7 @@ def _ends_word(line: str, place: int) -> bool:
 
 def _stands_in(spelling: str, line: str) -> bool:
     return re.search(rf"(?<!\w){re.escape(spelling)}(?!\w)", line) is not None
+
+
+YES_NO = Labels.of(("yes", "no"))
+"""What a question about a sentence is answered with."""
