@@ -118,17 +118,18 @@ class Game:
         place = self._place(rng)
         member, other = demos[place], outside[int(rng.integers(len(outside)))]
         mixed = [labels[i] for i in rng.permutation(len(labels))]
+        names = "ab" if rng.random() < 0.5 else "ba"  # a name says nothing
 
-        def case(kind: str, example: Example, shown: Sequence[Example], *, is_in: bool) -> Case:
+        def case(example: Example, shown: Sequence[Example], *, is_in: bool) -> Case:
             wrong = tuple(label for label in mixed if label != example.label)
-            id_ = f"t{number:05d}-{kind}"
+            id_ = f"t{number:05d}-{names[not is_in]}"
             return Case(id_, number, example, tuple(shown), is_in, place, wrong)
 
-        first = case("a", member, demos, is_in=True)
+        inside_case = case(member, demos, is_in=True)
         if not self.paired:
-            return first, case("b", other, demos, is_in=False)
+            return inside_case, case(other, demos, is_in=False)
         without = [other if i == place else demo for i, demo in enumerate(demos)]
-        return first, case("b", member, without, is_in=False)
+        return inside_case, case(member, without, is_in=False)
 
     def _place(self, rng: np.random.Generator) -> int:
         if isinstance(self.position, int):
