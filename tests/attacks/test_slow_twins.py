@@ -27,6 +27,7 @@ from unseen.attacks.base import is_blind, is_fusing
 from unseen.data.templates import Layout, RecordEncoder
 from unseen.runs.collect import Model, Shadow, collect
 from unseen.scoring.store import Store
+from unseen.signals.base import Shown
 from unseen.signals.frequencies import Corpus
 from unseen.signals.neighbours import Neighbourhood, Refilling, Swapping
 from unseen.signals.one_step import OneStep
@@ -481,11 +482,13 @@ def test_every_likelihood_attack_equals_its_slow_twin(
             audited,
             loaded,
             store=store,
-            known_members=members,
-            known_nonmembers=nonmembers,
-            pool=Pool(target_twin.pool),
-            corpus=Corpus(POOL),
-            fillers={"embeddings": ListFiller()},
+            shown=Shown(
+                known_members=members,
+                known_nonmembers=nonmembers,
+                pool=Pool(target_twin.pool),
+                corpus=Corpus(POOL),
+                fillers={"embeddings": ListFiller()},
+            ),
             shadows=shadows,
         )
     assert loaded["target"].target.prefix_cache, "shots are read once"  # type: ignore[attr-defined]

@@ -30,6 +30,7 @@ from unseen.signals.base import (
     Observations,
     PopulationSignal,
     ScoreSignal,
+    Shown,
     Signal,
     TextSignal,
     access_needed,
@@ -123,11 +124,13 @@ def made(*, apart: bool, alone: int | None = None) -> World:
     )
     set_aside: dict[str, Any] = {
         "shadows": shadows(encoder, texts, 8.0),
-        "known_members": tuple(shots[0::2]),
-        "known_nonmembers": tuple(shots[1::2]),
-        "corpus": Corpus([record.response for record in shots]),
-        "pool": Pool(shots[1::2]),
-        "fillers": {"embeddings": ListFiller(SYLLABLES)},
+        "shown": Shown(
+            known_members=tuple(shots[0::2]),
+            known_nonmembers=tuple(shots[1::2]),
+            corpus=Corpus([record.response for record in shots]),
+            pool=Pool(shots[1::2]),
+            fillers={"embeddings": ListFiller(SYLLABLES)},
+        ),
     }
     learning = [*BLIND, *([] if apart else FUSED)]
     asking = [] if apart else [spec for spec in ASKING if spec not in BELOW]
@@ -469,9 +472,11 @@ def test_it_compares_what_two_models_say_of_the_same_text_only(spec: str) -> Non
     texts = {"short": "Now Ba Ke.", "longer": "Now Ba Ke lo Mi nu ra So ti Vu"}
     records = [Record(id_, (Turn("text", text),)) for id_, text in texts.items()]
     others: dict[str, Any] = {
-        "known_nonmembers": tuple(Record(f"z{n}", (Turn("text", f"Lo {n}"),)) for n in range(3)),
         "shadows": shadows(models["reference"].encoder, list("abcdefg")),
-        "fillers": {"embeddings": ListFiller()},
+        "shown": Shown(
+            known_nonmembers=tuple(Record(f"z{n}", (Turn("text", f"Lo {n}"),)) for n in range(3)),
+            fillers={"embeddings": ListFiller()},
+        ),
     }
     with Store() as store:
         seen, _ = collect(attack.signals(), records, models, store=store, **others)

@@ -9,7 +9,7 @@ from unseen.data.templates import Layout, RecordEncoder
 from unseen.errors import AccessError, UnscorableError
 from unseen.runs.collect import Cost, Model, collect
 from unseen.scoring.store import Store
-from unseen.signals.base import REFERENCE, TARGET, Observations, key
+from unseen.signals.base import REFERENCE, TARGET, Observations, Shown, key
 from unseen.signals.prefixed import PrefixedStatistics
 from unseen.signals.probed import MaskedProbes
 from unseen.signals.text import CompressedSize, SameText, WordCounts
@@ -80,7 +80,7 @@ def test_equal_requests_of_several_signals_are_asked_once() -> None:
         PrefixedStatistics(shots=1),
         PrefixedStatistics(shots=3),
     ]
-    seen, cost = measured(signals, {TARGET: model(target)}, known_nonmembers=SHOTS)
+    seen, cost = measured(signals, {TARGET: model(target)}, shown=Shown(known_nonmembers=SHOTS))
     # As it is, two prefixes, two probes; lower case only where it changes something.
     assert target.n_executed == 4 * (1 + 2 + 2) + 2
     assert cost.requests == cost.scored == {TARGET: target.n_executed}
@@ -114,8 +114,8 @@ def test_what_is_stored_is_not_asked_again() -> None:
 
 def test_the_batch_size_changes_nothing() -> None:
     signals = [TokenStatistics(), PrefixedStatistics(shots=2)]
-    one, _ = measured(signals, known_nonmembers=SHOTS, batch_tokens=1)
-    many, _ = measured(signals, known_nonmembers=SHOTS)
+    one, _ = measured(signals, shown=Shown(known_nonmembers=SHOTS), batch_tokens=1)
+    many, _ = measured(signals, shown=Shown(known_nonmembers=SHOTS))
     for signal, id_ in itertools.product(signals, one.ids):
         np.testing.assert_array_equal(one.get(signal, id_).logprob, many.get(signal, id_).logprob)
 
@@ -158,7 +158,7 @@ def test_reasons_are_kept_for_what_has_no_value() -> None:
     mute = Record("mute", (Turn("user", "Say nothing"),))
     records = (*RECORDS, long, mute)
     models = {TARGET: model(FakeTarget(max_length=40))}
-    seen, _ = measured(signals, models, records, known_nonmembers=SHOTS[:1])
+    seen, _ = measured(signals, models, records, shown=Shown(known_nonmembers=SHOTS[:1]))
     lower, prefixed, size = (seen.missing[signal] for signal in signals)
     unchanged = "lower case does not change this text"
     assert lower == dict.fromkeys(["r2", "r3", "mute"], unchanged)

@@ -17,6 +17,7 @@ from unseen.runs.collect import Model, Shadow, collect, questions
 from unseen.runs.config import configure
 from unseen.runs.shadows import digest
 from unseen.scoring.store import Store
+from unseen.signals.base import Shown
 from unseen.signals.likelihoods import PopulationLikelihoods, TextLikelihood
 from unseen.targets.fake import FakeTarget, FakeTokenizer
 from unseen.types import Record, Turn
@@ -182,7 +183,12 @@ def measured(shadows: list[Shadow]) -> Any:
     models = {"target": model_of(FakeTarget())}
     with Store() as store:
         return collect(
-            SIGNALS, JUDGED, models, store=store, shadows=shadows, known_nonmembers=ASIDE
+            SIGNALS,
+            JUDGED,
+            models,
+            store=store,
+            shadows=shadows,
+            shown=Shown(known_nonmembers=ASIDE),
         )
 
 
@@ -230,7 +236,7 @@ def test_a_shadow_that_reads_other_text_is_left_out_for_that_record() -> None:
 def test_questions_are_those_of_one_shadow() -> None:
     models = {"target": model_of(FakeTarget())}
     shadow = model_of(FakeTarget(["a"]))
-    asked = questions(SIGNALS, JUDGED, models, shadow=shadow, known_nonmembers=ASIDE)
+    asked = questions(SIGNALS, JUDGED, models, shadow=shadow, shown=Shown(known_nonmembers=ASIDE))
     assert {role: len(requests) for role, requests in asked.items()} == {"shadow": 5}
 
 

@@ -11,7 +11,7 @@ from unseen.data.templates import Layout, RecordEncoder
 from unseen.errors import UnscorableError
 from unseen.runs.collect import Model, collect, questions
 from unseen.scoring.store import Store
-from unseen.signals.base import REFERENCE, Ask, Materials, asked_of
+from unseen.signals.base import REFERENCE, Ask, Materials, Shown, asked_of
 from unseen.signals.neighbours import (
     Neighbourhood,
     RefilledLikelihoods,
@@ -157,7 +157,11 @@ def test_sums_are_kept_with_their_tokens() -> None:
     signal = SwappedLikelihoods(neighbours=4)
     with Store() as store:
         seen, cost = collect(
-            [signal], [RECORD], model, store=store, fillers={"embeddings": ListFiller()}
+            [signal],
+            [RECORD],
+            model,
+            store=store,
+            shown=Shown(fillers={"embeddings": ListFiller()}),
         )
     value = seen.get(signal, "r")
     assert cost.requests == {"target": 5}
@@ -172,7 +176,9 @@ def test_sums_are_kept_with_their_tokens() -> None:
         )
         assert n == len(row.continuation)
         assert found == pytest.approx(total, rel=1e-12)
-    planned = questions([signal], [RECORD], model, fillers={"embeddings": ListFiller()})
+    planned = questions(
+        [signal], [RECORD], model, shown=Shown(fillers={"embeddings": ListFiller()})
+    )
     assert planned["target"] == list(alone)
 
 

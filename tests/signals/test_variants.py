@@ -7,7 +7,14 @@ from unseen.data.templates import Layout, RecordEncoder
 from unseen.errors import UnscorableError
 from unseen.runs.collect import Model, collect, prompts_of, questions
 from unseen.scoring.store import Store
-from unseen.signals.base import GENERATOR, TARGET, Materials, helpers_needed, probes_needed
+from unseen.signals.base import (
+    GENERATOR,
+    TARGET,
+    Materials,
+    Shown,
+    helpers_needed,
+    probes_needed,
+)
 from unseen.signals.variants import VariantProbes, Variants, WrittenVariants
 from unseen.targets.fake import FakeTarget
 from unseen.types import Prompt, Record, Turn
@@ -127,7 +134,9 @@ def test_the_target_is_asked_after_what_the_generator_wrote() -> None:
     given = {"r": ["One.", "Two."], "s": ["Two."]}
     by_file = VariantProbes(source="file", probes=2)
     with Store() as store:
-        same, _ = collect([by_file], [RECORD, silent], models, store=store, probes=given)
+        same, _ = collect(
+            [by_file], [RECORD, silent], models, store=store, shown=Shown(probes=given)
+        )
     for id_ in ("r", "s"):
         one, other = seen.get(signal, id_), same.get(by_file, id_)
         assert (one.plain, one.probed.tolist()) == (other.plain, other.probed.tolist())

@@ -11,7 +11,7 @@ import secrets
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -64,6 +64,7 @@ from unseen.signals.base import (
     SURROGATE,
     TARGET,
     Observations,
+    Shown,
     corpus_needed,
     helpers_needed,
 )
@@ -189,6 +190,11 @@ class Ready:
     lent: Lent | None = None
     apart: tuple[ApartSet, ...] = ()
     other_base: bool = False
+
+    @property
+    def shown(self) -> Shown:
+        """What signals may show to models, or compare with."""
+        return replace(self.prepared.shown, fillers=self.fillers)
 
 
 def ready(
@@ -399,13 +405,7 @@ def _measure(start: Ready, records: Records, store: Store, progress: Progress | 
         start.models,
         store=store,
         shadows=start.shadows,
-        known_members=start.prepared.known.members,
-        known_nonmembers=start.prepared.known.nonmembers,
-        pool=start.prepared.pool,
-        corpus=start.prepared.corpus,
-        fillers=start.fillers,
-        probes=None if start.prepared.given is None else start.prepared.given.probes,
-        directions=None if start.prepared.directed is None else start.prepared.directed.vectors,
+        shown=start.shown,
         batch_tokens=start.config.batch_tokens,
         progress=progress,
     )

@@ -16,10 +16,10 @@ from unseen.scoring.generation import Generation
 from unseen.scoring.looking import Glance, Looking
 from unseen.scoring.store import Store
 from unseen.signals.base import (
+    NOTHING_SHOWN,
     SHADOW,
     TARGET,
     Ask,
-    Behind,
     ContinuationSignal,
     Encoder,
     FollowingSignal,
@@ -31,20 +31,17 @@ from unseen.signals.base import (
     PopulationSignal,
     ReadingSignal,
     ShadowSignal,
+    Shown,
     Signal,
     StepSignal,
     TextSignal,
     access_needed,
     built_on,
 )
-from unseen.signals.frequencies import Corpus
 from unseen.signals.neighbours import Neighbourhood
 from unseen.signals.one_step import AfterStep
-from unseen.signals.retrieval import Pool
 from unseen.signals.text import SameText
 from unseen.targets.access import InsideTarget, LogprobTarget, WhiteBoxTarget
-from unseen.targets.fillers import Filler
-from unseen.targets.looks import Vectors
 from unseen.types import Prompt, Record, Request
 
 Progress = Callable[[str, int, int], None]
@@ -120,15 +117,7 @@ def collect(
     *,
     store: Store,
     shadows: Sequence[Shadow] = (),
-    known_members: tuple[Record, ...] = (),
-    known_nonmembers: tuple[Record, ...] = (),
-    pool: Pool | None = None,
-    corpus: Corpus | None = None,
-    fillers: Mapping[str, Filler] | None = None,
-    probes: Mapping[str, Sequence[str]] | None = None,
-    directions: Vectors | None = None,
-    paraphrases: Mapping[str, Sequence[str]] | None = None,
-    behind: Mapping[str, Behind] | None = None,
+    shown: Shown = NOTHING_SHOWN,
     batch_tokens: int | None = None,
     progress: Progress | None = None,
 ) -> tuple[Observations, Cost]:
@@ -141,15 +130,7 @@ def collect(
         models: role -> model.
         store: where answers are kept and found again.
         shadows: shadow models, asked one after another; none is loaded for signals of other roles.
-        known_members: records that are not judged, for prefixes.
-        known_nonmembers: the same of the other side; the population too.
-        pool: demonstrations of others.
-        corpus: texts to count tokens in.
-        fillers: name -> a model that puts other words into texts.
-        probes: record id -> responses that the user gives to probe with.
-        directions: that the user gives to project states onto.
-        paraphrases: record id -> its prompt in other words.
-        behind: role -> the hidden prompts that its model stands behind.
+        shown: what signals may show to models, or compare with.
         batch_tokens: padded tokens a batch; None leaves it to the target.
         progress: told how far it is.
 
@@ -163,26 +144,13 @@ def collect(
     wanted = _wanted(signals, models, shadows)
     ids = tuple(record.id for record in records)
     empty = [record.id for record in records if not record.is_answered]
-    records, known_members, known_nonmembers = map(
-        _answered, (records, known_members, known_nonmembers)
-    )
-    neighbourhood = Neighbourhood(fillers or {}, store)
-    shown = _Shown(
-        known_members,
-        known_nonmembers,
-        pool,
-        corpus,
-        neighbourhood,
-        probes,
-        directions,
-        paraphrases,
-        behind or {},
-    )
+    records, shown = _answered(records), _without_silent(shown)
+    neighbourhood = Neighbourhood(shown.fillers, store)
     cost = Cost()
     seen = _Seen()
     written: dict[Signal, dict[str, Any]] = {}
     for role, model in models.items():
-        materials = _materials(role, model, models, shown)
+        materials = _materials(role, model, models, shown, neighbourhood)
         jobs = _jobs(role, wanted, records, shown)
         writing = Generation(model.target, store, batch_tokens=batch_tokens)
         for signal, id_, value in _let_write(jobs, materials, writing, _telling(progress, role)):
@@ -190,7 +158,7 @@ def collect(
         cost.add(role, writing)
     seen.add((signal, *one) for signal, by_id in written.items() for one in by_id.items())
     for role, model in models.items():
-        materials = _materials(role, model, models, shown, written)
+        materials = _materials(role, model, models, shown, neighbourhood, written)
         jobs = _jobs(role, wanted, records, shown)
         engine = Engine(model.target, store, batch_tokens=batch_tokens)
         tell = _telling(progress, role)
@@ -206,7 +174,7 @@ def collect(
     for number, shadow in enumerate(shadows if jobs else (), start=1):
         with shadow.opened() as model:
             _check_access(jobs[0].signals[0], model)
-            materials = _materials(SHADOW, model, models, shown)
+            materials = _materials(SHADOW, model, models, shown, neighbourhood)
             engine = Engine(model.target, store, batch_tokens=batch_tokens)
             tell = _telling(progress, f"{SHADOW} {number} of {len(shadows)}")
             said.append(_Seen())
@@ -228,11 +196,7 @@ def questions(
     models: dict[str, Model],
     *,
     shadow: Model | None = None,
-    known_members: tuple[Record, ...] = (),
-    known_nonmembers: tuple[Record, ...] = (),
-    pool: Pool | None = None,
-    fillers: Mapping[str, Filler] | None = None,
-    probes: Mapping[str, Sequence[str]] | None = None,
+    shown: Shown = NOTHING_SHOWN,
     progress: Progress | None = None,
 ) -> dict[str, list[Request]]:
     """What `collect` would ask each role for the same arguments, repetitions included.
@@ -245,24 +209,16 @@ def questions(
         records: as of `collect`.
         models: role -> model.
         shadow: a shadow model; the questions are those that it alone would be asked.
-        known_members: as of `collect`.
-        known_nonmembers: as of `collect`.
-        pool: as of `collect`.
-        fillers: as of `collect`.
-        probes: as of `collect`.
+        shown: as of `collect`.
         progress: told how far it is.
     """
     wanted = _with_comparisons(signals, models)
-    records, known_members, known_nonmembers = map(
-        _answered, (records, known_members, known_nonmembers)
-    )
-    neighbourhood = Neighbourhood(fillers or {})
-    shown = _Shown(
-        known_members, known_nonmembers, pool, neighbourhood=neighbourhood, probes=probes
-    )
+    records, shown = _answered(records), _without_silent(shown)
+    neighbourhood = Neighbourhood(shown.fillers)
     asked: dict[str, list[Request]] = {}
     for role, model in (models if shadow is None else {SHADOW: shadow}).items():
-        materials = replace(_materials(role, model, models, shown), foreseeing=True)
+        materials = _materials(role, model, models, shown, neighbourhood)
+        materials = replace(materials, foreseeing=True)
         asks = _asks(_jobs(role, wanted, records, shown), materials, _telling(progress, role))
         asked[role] = [
             request
@@ -274,11 +230,14 @@ def questions(
 
 
 def prompts_of(
-    signals: Iterable[Signal], records: Sequence[Record], models: dict[str, Model]
+    signals: Iterable[Signal],
+    records: Sequence[Record],
+    models: dict[str, Model],
+    *,
+    shown: Shown = NOTHING_SHOWN,
 ) -> dict[str, list[Prompt]]:
     """What `collect` would let each role write in the first round, repetitions included."""
     wanted = _with_comparisons(signals, models)
-    shown = _Shown((), (), None)
     return {
         role: [
             prompt
@@ -298,12 +257,10 @@ def glances_of(
     records: Sequence[Record],
     models: dict[str, Model],
     *,
-    directions: Vectors | None = None,
-    paraphrases: Mapping[str, Sequence[str]] | None = None,
+    shown: Shown = NOTHING_SHOWN,
 ) -> dict[str, list[Glance]]:
     """What `collect` would look at inside each model, repetitions included."""
     wanted = _with_comparisons(signals, models)
-    shown = _Shown((), (), None, directions=directions, paraphrases=paraphrases)
     return {
         role: [
             one
@@ -323,19 +280,13 @@ def _answered(records: Sequence[Record]) -> tuple[Record, ...]:
     return tuple(record for record in records if record.is_answered)
 
 
-@dataclass(frozen=True)
-class _Shown:
-    """What signals may show to a model, or compare with: records of others, and neighbours."""
-
-    known_members: tuple[Record, ...]
-    known_nonmembers: tuple[Record, ...]
-    pool: Pool | None
-    corpus: Corpus | None = None
-    neighbourhood: Neighbourhood | None = None
-    probes: Mapping[str, Sequence[str]] | None = None
-    directions: Vectors | None = None
-    paraphrases: Mapping[str, Sequence[str]] | None = None
-    behind: Mapping[str, Behind] = field(default_factory=dict)
+def _without_silent(shown: Shown) -> Shown:
+    """What is shown, without records that say nothing."""
+    return replace(
+        shown,
+        known_members=_answered(shown.known_members),
+        known_nonmembers=_answered(shown.known_nonmembers),
+    )
 
 
 @dataclass(frozen=True)
@@ -377,28 +328,23 @@ def _materials(
     role: str,
     model: Model,
     models: dict[str, Model],
-    shown: _Shown,
+    shown: Shown,
+    neighbourhood: Neighbourhood | None = None,
     written: Mapping[Signal, Mapping[str, Any]] | None = None,
 ) -> Materials:
     of_target = models[TARGET].encoder if TARGET in models else None
-    return Materials(
+    return Materials.of(
         model.encoder,
-        shown.known_members,
-        shown.known_nonmembers,
-        of_target,
-        shown.pool,
-        corpus=shown.corpus,
-        neighbourhood=shown.neighbourhood,
+        shown,
+        role,
+        of_target=of_target,
+        neighbourhood=neighbourhood,
         written=written or {},
-        probes=shown.probes,
-        directions=shown.directions,
-        paraphrases=shown.paraphrases,
-        behind=shown.behind.get(role),
     )
 
 
 def _jobs(
-    role: str, wanted: Sequence[Signal], records: Sequence[Record], shown: _Shown
+    role: str, wanted: Sequence[Signal], records: Sequence[Record], shown: Shown
 ) -> list[_Job]:
     """What is measured of one role: of the judged records, and of the population."""
     own = tuple(s for s in wanted if s.of == role and not isinstance(s, PopulationSignal))
@@ -435,7 +381,7 @@ def _combined(
 
 
 def _gathered(
-    signal: PopulationSignal, records: Sequence[Record], shown: _Shown, seen: _Seen
+    signal: PopulationSignal, records: Sequence[Record], shown: Shown, seen: _Seen
 ) -> Iterator[tuple[Signal, str, Any]]:
     """What was measured of the population, the same for every record."""
     of_each = seen.values.get(signal.each, {})

@@ -159,7 +159,8 @@ def estimate(
     asked: dict[str, Asked] = {}
     with Store(file if config.cache and file.is_file() else None) as store:
         prompts = _joined(
-            prompts_of(plan.signals, records.records, models) for records in _sets(start)
+            prompts_of(plan.signals, records.records, models, shown=start.shown)
+            for records in _sets(start)
         )
         for role, requests in _questions(start, None, progress).items():
             one = _asked(start, models[role], requests, store, notes)
@@ -207,18 +208,13 @@ def estimate(
 def _questions(
     start: Ready, shadow: Model | None, progress: Progress | None
 ) -> dict[str, list[Request]]:
-    prepared = start.prepared
     return _joined(
         questions(
             start.plan.signals,
             records.records,
             start.models,
             shadow=shadow,
-            known_members=prepared.known.members,
-            known_nonmembers=prepared.known.nonmembers,
-            pool=prepared.pool,
-            fillers=start.fillers,
-            probes=None if prepared.given is None else prepared.given.probes,
+            shown=start.shown,
             progress=progress,
         )
         for records in _sets(start)

@@ -24,6 +24,7 @@ from unseen.runs.shown import read_corpus, read_pool
 from unseen.signals.base import (
     Encoder,
     PopulationSignal,
+    Shown,
     Signal,
     known_needed,
     population_wanted,
@@ -51,6 +52,18 @@ class Prepared:
     corpus_facts: CorpusFacts | None = None
     given: Given | None = None
     directed: Directed | None = None
+
+    @property
+    def shown(self) -> Shown:
+        """What signals may show to models, or compare with."""
+        return Shown(
+            known_members=self.known.members,
+            known_nonmembers=self.known.nonmembers,
+            pool=self.pool,
+            corpus=self.corpus,
+            probes=None if self.given is None else self.given.probes,
+            directions=None if self.directed is None else self.directed.vectors,
+        )
 
 
 def read(config: FinetuneAudit) -> Records:

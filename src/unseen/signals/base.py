@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from unseen.signals.frequencies import Corpus
     from unseen.signals.neighbours import Neighbourhood
     from unseen.signals.retrieval import Pool
+    from unseen.targets.fillers import Filler
 
 TARGET = "target"
 REFERENCE = "reference"
@@ -147,6 +148,36 @@ class Behind(Protocol):
 
 
 @dataclass(frozen=True)
+class Shown:
+    """What signals may show to models, or compare with, whoever is asked.
+
+    Attributes:
+        known_members: records that are not judged, for prefixes.
+        known_nonmembers: the same of the other side; the population too.
+        pool: demonstrations of others.
+        corpus: texts to count tokens in.
+        fillers: name -> a model that puts other words into texts.
+        probes: record id -> responses that the user gives to probe with.
+        directions: that the user gives to project states onto.
+        paraphrases: record id -> its prompt in other words.
+        behind: role -> the hidden prompts that its model stands behind.
+    """
+
+    known_members: tuple[Record, ...] = ()
+    known_nonmembers: tuple[Record, ...] = ()
+    pool: Pool | None = None
+    corpus: Corpus | None = None
+    fillers: Mapping[str, Filler] = field(default_factory=dict)
+    probes: Mapping[str, Sequence[str]] | None = None
+    directions: Vectors | None = None
+    paraphrases: Mapping[str, Sequence[str]] | None = None
+    behind: Mapping[str, Behind] = field(default_factory=dict)
+
+
+NOTHING_SHOWN = Shown()
+
+
+@dataclass(frozen=True)
 class Materials:
     """What a signal may use besides the record itself.
 
@@ -180,6 +211,20 @@ class Materials:
     paraphrases: Mapping[str, Sequence[str]] | None = None
     behind: Behind | None = None
     foreseeing: bool = False
+
+    @classmethod
+    def of(cls, encoder: Encoder, shown: Shown, role: str, **more: Any) -> Materials:
+        """What is shown, as the model in one role gets to see it.
+
+        Args:
+            encoder: how records become its token ids.
+            shown: what is shown to all.
+            role: of the model.
+            **more: further fields.
+        """
+        names = {one.name for one in dataclasses.fields(cls)} - {"behind"}
+        same = {name: value for name, value in vars(shown).items() if name in names}
+        return cls(encoder, behind=shown.behind.get(role), **same, **more)
 
 
 @dataclass(frozen=True)
