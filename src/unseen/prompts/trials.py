@@ -50,10 +50,12 @@ class Case:
 class Game:
     """How trials are drawn.
 
-    In each trial a coin says which of two disjoint halves of the pool the demonstrations come from;
-    one of them, at `position`, is the member that is asked about. The non-member is drawn from the
-    other half. `paired` asks about one record twice instead: behind the prompt that holds it, and
-    behind the same prompt with another record in its place.
+    The pool is cut into two halves, and trial i asks about the i-th record of either. A coin says
+    which of the two is the member: it stands in the prompt, at `position`, among others of its half.
+    `paired` asks about one record twice instead: behind the prompt that holds it, and behind the
+    same prompt with another record in its place. Where there are more trials than pairs, pairs come
+    up again, with other coins and other prompts. Whom a trial asks about, and its coin, are the same
+    for every number of shots and every position.
 
     Attributes:
         trials: how many.
@@ -112,13 +114,16 @@ class Game:
         self, number: int, halves: tuple[list[Example], list[Example]], labels: Sequence[str]
     ) -> tuple[Case, Case]:
         rng = self._rng(1, number)
-        inside, outside = halves if rng.random() < 0.5 else halves[::-1]
-        drawn = rng.choice(len(inside), size=self.shots, replace=False)
-        demos = [inside[i] for i in drawn]
-        place = self._place(rng)
-        member, other = demos[place], outside[int(rng.integers(len(outside)))]
+        coins = rng.random(2) < 0.5
+        inside, outside = halves if coins[0] else halves[::-1]
+        names = "ab" if coins[1] else "ba"  # a name says nothing
         mixed = [labels[i] for i in rng.permutation(len(labels))]
-        names = "ab" if rng.random() < 0.5 else "ba"  # a name says nothing
+        pair = number % min(map(len, halves))
+        member, other = inside[pair], outside[pair]
+        place = self._place(rng)
+        drawn = rng.choice(len(inside) - 1, size=self.shots - 1, replace=False)
+        demos = [inside[i + (i >= pair)] for i in drawn]
+        demos.insert(place, member)
 
         def case(example: Example, shown: Sequence[Example], *, is_in: bool) -> Case:
             wrong = tuple(label for label in mixed if label != example.label)
