@@ -71,6 +71,10 @@ class HiddenPrompts:
         """The beginning of a question."""
         return self.template.begun(text)
 
+    def answered(self, label: str) -> str:
+        """A label as it follows a question."""
+        return self.template.answered(label)
+
     def shown(self, text: str, label: str) -> str:
         """A demonstration."""
         return self.template.shown(Example("", text, label))

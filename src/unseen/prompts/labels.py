@@ -67,6 +67,10 @@ class Labels:
         inside = {word for spelling, word in spellings if _stands_in(spelling, line)}
         return inside.pop() if len(inside) == 1 else None
 
+    def word(self, spelling: str) -> str | None:
+        """The label that a spelling stands for, or None where it is none of theirs."""
+        return dict(self._spellings()).get(_plain(spelling))
+
     def _spellings(self) -> list[tuple[str, str]]:
         others = dict(self.synonyms)
         return [
@@ -86,7 +90,3 @@ def _ends_word(line: str, place: int) -> bool:
 
 def _stands_in(spelling: str, line: str) -> bool:
     return re.search(rf"(?<!\w){re.escape(spelling)}(?!\w)", line) is not None
-
-
-YES_NO = Labels.of(("yes", "no"))
-"""What a question about a sentence is answered with."""

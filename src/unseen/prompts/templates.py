@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -66,9 +67,22 @@ class PromptTemplate:
                 f"the template {self.name} has no place for what is asked",
                 fix=f"write {INPUT} where the user's text goes",
             )
+        if any(DEMOS in part for part in (self.before, self.question, self.after)):
+            raise ConfigError(
+                f"the template {self.name} has {DEMOS} where no demonstrations go",
+                fix=f"a text file has {DEMOS} once, before {INPUT}; a YAML file has it in no field",
+            )
+        if self.as_turns and not self.chat:
+            raise ConfigError(
+                f"the template {self.name} has demonstrations as turns, and is no chat",
+                fix="chat: true",
+            )
         lacking = [mark for mark in (INPUT, OUTPUT) if mark not in self.demonstration]
         if lacking:
-            raise ConfigError(f"the demonstration of the template {self.name} has no {lacking[0]}")
+            raise ConfigError(
+                f"the demonstration of the template {self.name} has no {lacking[0]}",
+                fix=f"write it with {INPUT} and {OUTPUT}, or leave it out",
+            )
 
     def shown(self, example: Example) -> str:
         """One demonstration, with the break that follows it."""
@@ -81,6 +95,14 @@ class PromptTemplate:
     def begun(self, text: str) -> str:
         """The beginning of a question that breaks off inside the text."""
         return self.question.partition(INPUT)[0] + text
+
+    def answered(self, label: str) -> str:
+        """An answer as it follows what is asked, with what a demonstration has between the two."""
+        if self.chat:
+            return label
+        before = self.demonstration.partition(OUTPUT)[0]
+        between = before.removeprefix(self.question) if before.startswith(self.question) else " "
+        return between + label
 
     def hidden(self, demos: Sequence[Example]) -> str:
         """Everything before what is asked, as one text."""
@@ -209,7 +231,7 @@ def read_template(path: Path) -> PromptTemplate:
             f"the template {path} has no place for demonstrations",
             fix=f"write {DEMOS} where they stand, and after it how something is asked, with {INPUT}",
         )
-    question = question.strip("\n")
+    question = question.strip("\n").rstrip()  # a space before the answer is the answer's own
     return PromptTemplate(path.name, before, question, f"{question} {OUTPUT}\n\n")
 
 
@@ -228,18 +250,50 @@ def _from_fields(path: Path, content: str) -> PromptTemplate:
             raise UnknownNameError("field of a template", str(name), _FIELDS)
     if "question" not in given:
         raise ConfigError(f"the template {path} does not say how something is asked: question")
-    question = str(given["question"])
-    labels = given.get("labels")
+    for name in ("chat", "as_turns"):
+        if not isinstance(given.get(name, False), bool):
+            raise _wrong(path, name, f"{name}: true, or {name}: false")
+    question = _text(path, "question", given["question"]).rstrip()
+    shown = given.get("demonstration", f"{question} {OUTPUT}\n\n")
     return PromptTemplate(
         path.name,
-        str(given.get("before", "")),
+        _text(path, "before", given.get("before", "")),
         question,
-        str(given.get("demonstration", f"{question} {OUTPUT}\n\n")),
-        str(given.get("after", "")),
-        None if labels is None else Labels.of(map(str, labels), given.get("synonyms")),
-        chat=bool(given.get("chat", False)),
-        as_turns=bool(given.get("as_turns", False)),
+        _text(path, "demonstration", shown),
+        _text(path, "after", given.get("after", "")),
+        _labels_of(path, given),
+        chat=given.get("chat", False),
+        as_turns=given.get("as_turns", False),
     )
+
+
+def _labels_of(path: Path, given: dict[str, Any]) -> Labels | None:
+    if given.get("labels") is None:
+        if given.get("synonyms") is not None:
+            raise _wrong(path, "synonyms", "labels: [First, Second], which they are spellings of")
+        return None
+    synonyms = given.get("synonyms") or {}
+    if not isinstance(given["labels"], list):
+        raise _wrong(path, "labels", "labels: [First, Second]")
+    if not (isinstance(synonyms, dict) and all(isinstance(v, list) for v in synonyms.values())):
+        raise _wrong(path, "synonyms", "synonyms: {First: [1st, one]}")
+    return Labels.of(
+        [_text(path, "labels", label) for label in given["labels"]],
+        {
+            _text(path, "synonyms", label): [_text(path, "synonyms", one) for one in others]
+            for label, others in synonyms.items()
+        },
+    )
+
+
+def _text(path: Path, name: str, value: Any) -> str:
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise _wrong(path, name, "write text in quotes: YAML reads yes and no as true and false")
+    return str(value)
+
+
+def _wrong(path: Path, name: str, fix: str) -> ConfigError:
+    return ConfigError(f"cannot use the field {name} of the template {path}", fix=fix)
 
 
 def as_chat(template: PromptTemplate, *, as_turns: bool = False) -> PromptTemplate:

@@ -8,7 +8,7 @@ from typing import Literal
 
 import numpy as np
 
-from unseen.errors import ConfigError, TooFewRecordsError
+from unseen.errors import ConfigError, TooFewRecordsError, UnknownNameError
 from unseen.prompts.templates import Example
 from unseen.types import Membership, Record, Turn
 
@@ -75,6 +75,8 @@ class Game:
         for name in ("trials", "shots"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"got {name}={getattr(self, name)}, expected at least 1")
+        if isinstance(self.position, str) and self.position not in POSITIONS:
+            raise UnknownNameError("position", self.position, POSITIONS)
         if isinstance(self.position, int) and not 1 <= self.position <= self.shots:
             raise ConfigError(
                 f"got position {self.position} among {self.shots} demonstrations",
@@ -95,8 +97,7 @@ class Game:
         )
 
     def _halves(self, pool: Sequence[Example]) -> tuple[list[Example], list[Example]]:
-        by_text = {" ".join(example.text.split()).casefold(): example for example in reversed(pool)}
-        different = [by_text[text] for text in sorted(by_text)]
+        different = _different(pool)
         needed = 2 * (self.shots + 1)
         if len(different) < needed:
             raise TooFewRecordsError(
@@ -137,14 +138,25 @@ class Game:
         return inside_case, case(member, without, is_in=False)
 
     def _place(self, rng: np.random.Generator) -> int:
+        drawn = int(
+            rng.integers(self.shots)
+        )  # whatever is chosen, the draws after it stay the same
         if isinstance(self.position, int):
             return self.position - 1
         places = {"first": 0, "middle": (self.shots - 1) // 2, "last": self.shots - 1}
-        drawn = int(rng.integers(self.shots))
         return places.get(self.position, drawn)
 
     def _rng(self, *stream: int) -> np.random.Generator:
         return np.random.default_rng([self.seed, *stream])
+
+
+def _different(pool: Sequence[Example]) -> list[Example]:
+    """One example of each text, whatever its letters' case and spacing, in the order of the texts."""
+    by_text: dict[str, Example] = {}
+    # Which of several stands for them must not depend on the pool's order.
+    for example in sorted(pool, key=lambda one: (one.text, one.label, one.id)):
+        by_text.setdefault(" ".join(example.text.split()).casefold(), example)
+    return [by_text[text] for text in sorted(by_text)]
 
 
 def membership(cases: Sequence[Case]) -> Membership:

@@ -134,6 +134,9 @@ class Behind(Protocol):
     def begun(self, text: str) -> str:
         """The beginning of a question that breaks off inside the text."""
 
+    def answered(self, label: str) -> str:
+        """A label as it follows a question, with what stands between the two."""
+
     def shown(self, text: str, label: str) -> str:
         """A demonstration, as the prompt shows its own, with the break that follows."""
 
