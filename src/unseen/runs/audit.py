@@ -7,25 +7,22 @@ reported again without the model.
 from __future__ import annotations
 
 import os
-import secrets
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from unseen import __version__
 from unseen.attacks.base import needs_shadows
 from unseen.data.records import Records
 from unseen.data.templates import RecordEncoder, check_layout
-from unseen.errors import ConfigError
 from unseen.runs.apart import ApartSet, Repeated, facts_of, file_of, judged_apart, read_apart
 from unseen.runs.collect import Cost, Model, Progress, Shadow, collect
 from unseen.runs.directed import check_width
 from unseen.runs.drifted import drifted
 from unseen.runs.fillers import filler_facts, fillers_of_target, open_fillers, tried
-from unseen.runs.folder import LOCK, RunFolder, find_unfinished, point_latest, slug
+from unseen.runs.folder import RunFolder
+from unseen.runs.header import begin, open_folder
 from unseen.runs.judge import Judge, Scored, Subjects
 from unseen.runs.lent import SKETCH, Lent, borrow, check_apart, keep, lend, sketched
 from unseen.runs.models import (
@@ -48,7 +45,7 @@ from unseen.runs.plan import (
 )
 from unseen.runs.preflight import checked_first
 from unseen.runs.prepared import Prepared, data_facts, prepare, read, too_few_known
-from unseen.runs.provenance import now, versions
+from unseen.runs.provenance import now
 from unseen.runs.results import SCHEMA_VERSION, Apart, Check, Results, RunFacts, ThreatModel
 from unseen.runs.run_of import of_other_bases, of_run, records_of_run
 from unseen.runs.self_prompt import who_taught
@@ -75,7 +72,7 @@ from unseen.targets.files import default_cache
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from unseen.runs.config import FinetuneAudit
+    from unseen.runs.config import AuditChoices, FinetuneAudit
     from unseen.targets.access import LogprobTarget
     from unseen.targets.fillers import Filler
 
@@ -138,7 +135,7 @@ def audit(
     started = time.monotonic()
     say = note or (lambda _: None)
     start = ready(config, target=target, records=records, say=say)
-    folder = _open_folder(start)
+    folder = open_folder(start.config, start.identity, _name_of(start))
     with folder.locked():
         about = _begin(folder, start)
         say(f"run folder {folder.path}")
@@ -304,27 +301,6 @@ def ready(
 # --- the run folder ---------------------------------------------------------------------------
 
 
-def _open_folder(start: Ready) -> RunFolder:
-    config, identity = start.config, start.identity
-    if config.run_dir is not None:
-        path = config.run_dir
-        if (path / "run.json").is_file():
-            about = RunFolder(path).read_json("run.json")
-            if about.get("plan") != identity:
-                raise ConfigError(
-                    f"{path} holds another audit (other data, model or choices)",
-                    fix="name another folder: --run-dir DIR",
-                )
-        elif path.is_dir() and any(file.name != LOCK for file in path.iterdir()):
-            raise ConfigError(f"{path} is not empty and no run folder", fix="--run-dir DIR")
-        return RunFolder(path)
-    unfinished = find_unfinished(config.runs, identity)
-    if unfinished is not None:
-        return RunFolder(unfinished)
-    stamp = datetime.now(UTC).strftime("%Y-%m-%dT%H-%M-%S")
-    return RunFolder(config.runs / f"{stamp}_{slug(_name_of(start))}_{secrets.token_hex(2)}")
-
-
 def _name_of(start: Ready) -> str:
     """What the folder is named after: the model, or the train run that it is of."""
     return start.config.run_of or start.models[TARGET].target.name
@@ -332,36 +308,19 @@ def _name_of(start: Ready) -> str:
 
 def _begin(folder: RunFolder, start: Ready) -> dict[str, Any]:
     """Writes the header of the run; returns it, with this attempt as the last."""
-    about: dict[str, Any] = {"created": now(), "attempts": [], "preflight": None}
-    if (folder.path / "run.json").is_file():
-        before = folder.read_json("run.json")
-        about |= {name: before[name] for name in about if name in before}
-    about["attempts"].append({"started": now(), "status": "running"})
-    about = {
-        "schema_version": "1.0",
-        "id": folder.path.name,
-        "tool": f"unseen {__version__}",
-        "scenario": "finetune",
-        "plan": start.identity,
-        "status": "running",
-        **about,
-        "config": start.config.model_dump(mode="json"),
+    facts = {
         "data": _described(start.prepared),
         "models": {role: described(start.models, role) for role in start.models}
         | {name: dict(shadow.facts) for name, shadow in numbered(start.shadows)},
         "fingerprints": {role: model.target.fingerprint for role, model in start.models.items()}
         | {name: shadow.fingerprint for name, shadow in numbered(start.shadows)},
-        "provenance": versions(),
     }
-    folder.unsealed()
-    folder.write_json("run.json", about)
-    folder.write_text("config.yaml", _yaml(start.config))
+    about = begin(folder, start.config, scenario="finetune", plan=start.identity, facts=facts)
     folder.write_rows(
         "data/dropped.csv",
         ("id", "side", "reason", "other_id"),
         ((d.id, d.side, d.reason, d.other_id) for d in start.prepared.dropped),
     )
-    point_latest(folder.path)
     return about
 
 
@@ -380,14 +339,7 @@ def _described(prepared: Prepared) -> dict[str, Any]:
     )
 
 
-def _yaml(config: FinetuneAudit) -> str:
-    import yaml
-
-    given = config.model_dump(mode="json", exclude_none=True)
-    return yaml.safe_dump(given, sort_keys=False, allow_unicode=True)
-
-
-def answers_file(config: FinetuneAudit) -> Path:
+def answers_file(config: AuditChoices) -> Path:
     """Where answers are kept, if they are."""
     return (config.cache_dir or default_cache()) / "answers.sqlite"
 

@@ -18,11 +18,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationIn
 from unseen.errors import ConfigError, flag, short, suggestion
 
 _HELP = "unseen audit finetune --help lists every option"
-_PLACES = (
-    "model", "adapter", "base_model", "reference", "control_model", "tokenizer", "shadow", "run_of", "members",
-    "nonmembers", "nonmembers_apart", "data",
-    "reference_pool", "corpus", "fusion_from", "surrogate", "generator", "probes", "directions", "run_dir", "runs",
-    "cache_dir",
+_PLACES = ("model", "adapter", "base_model", "tokenizer", "run_dir", "runs", "cache_dir")
+_PLACES_OF_RECORDS = (
+    "reference", "control_model", "shadow", "run_of", "members", "nonmembers", "nonmembers_apart", "data",
+    "reference_pool", "corpus", "fusion_from", "surrogate", "generator", "probes", "directions",
 )  # fmt: skip
 APART = ("iid", "counterfactual", "future")
 """Kinds of non-members that can be judged apart."""
@@ -67,25 +66,20 @@ class StatisticsChoices(Choices):
         return tuple(sorted(set(fpr)))
 
 
-class RecordForm(Choices):
-    """How the rows of a file become records."""
+class RowForm(Choices):
+    """What the columns of a file are."""
 
     format: Literal["auto", "text", "prompt-completion", "messages", "alpaca", "sharegpt"] = Field(
         "auto", description="form of the records"
     )
     column: tuple[str, ...] = Field((), description="role=column, for example text=body")
-    id_column: str | None = Field(None, description="column of record ids")
-    cluster_by: str | None = Field(
-        None, description="column (author, document, user) whose records are resampled together"
-    )
-    slice_by: tuple[str, ...] = Field((), description="columns to report results by")
 
-    @field_validator("slice_by", "column", mode="before")
+    @field_validator("column", mode="before")
     @classmethod
     def _columns_are_a_list(cls, value: Any) -> Any:
         if isinstance(value, Mapping):  # column: {text: body}
             return tuple(f"{role}={name}" for role, name in value.items())
-        return tuple(split_list(value)) if isinstance(value, str) else value
+        return as_list(value)
 
     @field_validator("column")
     @classmethod
@@ -101,6 +95,21 @@ class RecordForm(Choices):
     def columns(self) -> dict[str, str]:
         """Role -> the user's column."""
         return dict(pair.split("=", 1) for pair in self.column)
+
+
+class RecordForm(RowForm):
+    """How the rows of a file become records."""
+
+    id_column: str | None = Field(None, description="column of record ids")
+    cluster_by: str | None = Field(
+        None, description="column (author, document, user) whose records are resampled together"
+    )
+    slice_by: tuple[str, ...] = Field((), description="columns to report results by")
+
+    @field_validator("slice_by", mode="before")
+    @classmethod
+    def _groups_are_a_list(cls, value: Any) -> Any:
+        return as_list(value)
 
     @property
     def reading(self) -> dict[str, Any]:
@@ -139,6 +148,11 @@ class LayoutChoices(Choices):
         return str(checked_path(template))
 
 
+def as_list(value: Any) -> Any:
+    """The items where a list is written on one line; anything else as it is."""
+    return tuple(split_list(value)) if isinstance(value, str) else value
+
+
 def checked_path(place: Any) -> Any:
     """A name, if a file can have it.
 
@@ -153,8 +167,22 @@ def checked_path(place: Any) -> Any:
     return place
 
 
-class FinetuneAudit(LayoutChoices, RecordForm, StatisticsChoices):
-    """Was this record in the data that the model was fine-tuned on?"""
+def named_places(place: Any) -> Any:
+    """A name, or several, that files can have; None where there is none.
+
+    Raises:
+        ValueError: where one cannot be that of a file, or is empty.
+    """
+    for one in place if isinstance(place, tuple) else (place,):
+        checked_path(one)
+        if one == "":
+            msg = "expected a name, or leave it out"
+            raise ValueError(msg)
+    return place
+
+
+class AuditChoices(StatisticsChoices):
+    """What every audit has: a model, attacks, limits and a run folder."""
 
     model: str = Field(
         "",
@@ -165,6 +193,77 @@ class FinetuneAudit(LayoutChoices, RecordForm, StatisticsChoices):
     base_model: str | None = Field(
         None, description="an adapter's base, if not where its configuration says"
     )
+    revision: str | None = Field(None, description="of a hub name")
+    tokenizer: str | None = Field(None, description="if it is not beside the model")
+    dtype: str = Field("auto", description="auto, float32, bfloat16, float16")
+    device: str = Field("auto", description="auto, cpu, cuda, cuda:1, …")
+    attn_implementation: str | None = Field(None, description="as in transformers")
+    trust_remote_code: bool = Field(default=False, description="run code that comes with the model")
+    access: Literal["auto", "text", "label", "logprob", "logit", "weights"] = Field(
+        "auto", description="the most that attacks may use of the model"
+    )
+    attacks: tuple[str, ...] = Field(
+        ("default",), description="default, or names: loss, 'min_k[k=0.1]', … (unseen ls attacks)"
+    )
+    preflight: bool = Field(
+        default=True, description="first prove on a few records that the model's numbers are real"
+    )
+    release_context: Literal["unknown", "internal", "public-api", "open-weights"] = Field(
+        "unknown", description="who will get the model: for the report"
+    )
+    gate: tuple[str, ...] = Field(
+        (),
+        description="limits that the audit is held against, METRIC=VALUE: auc=0.6, "
+        "tpr@fpr=0.01=0.05, advantage=0.1, headline=0.1 (in YAML and Python also a mapping)",
+    )
+
+    run_dir: Path | None = Field(None, description="the run folder; default: a new one in --runs")
+    runs: Path = Field(Path("runs"), description="where run folders are made")
+    cache_dir: Path | None = Field(None, description="where answers and converted models are kept")
+    cache: bool = Field(default=True, description="keep answers, so that nothing is measured twice")
+    offline: bool = Field(default=False, description="never ask the hub")
+    reveal: bool = Field(default=False, description="write the records' text into the run folder")
+    keep_tokens: bool = Field(
+        default=False,
+        description="keep log-probabilities of single tokens in the run folder, so that unseen "
+        "score can add attacks; with the model, a reader could spell the records out from them",
+    )
+    batch_tokens: int | None = Field(None, ge=1, le=10**9, description="padded tokens a batch")
+    threads: int | None = Field(None, ge=1, le=4096, description="CPU threads")
+
+    @field_validator(*_PLACES)
+    @classmethod
+    def _can_be_a_path(cls, place: Any, info: ValidationInfo) -> Any:
+        # The model may be an object, and then has no name.
+        return place if info.field_name == "model" and place == "" else named_places(place)
+
+    @field_validator("attacks", mode="before")
+    @classmethod
+    def _attacks_are_a_list(cls, value: Any) -> Any:
+        return as_list(value)
+
+    @field_validator("gate", mode="before")
+    @classmethod
+    def _limits(cls, value: Any) -> Any:
+        if isinstance(value, Mapping):
+            return tuple(f"{name}={limit}" for name, limit in value.items())
+        return as_list(value)
+
+    @field_validator("gate")
+    @classmethod
+    def _limits_that_can_be_read(cls, gate: tuple[str, ...]) -> tuple[str, ...]:
+        from unseen.runs.gate import parse
+
+        try:
+            parse(gate)
+        except ConfigError as error:
+            raise ValueError(error.problem.removeprefix("the gate is wrong: ")) from error
+        return gate
+
+
+class FinetuneAudit(LayoutChoices, RecordForm, AuditChoices):
+    """Was this record in the data that the model was fine-tuned on?"""
+
     reference: str = Field(
         "auto",
         description="model to compare with and control by: base (of an adapter), none, a model, or a "
@@ -191,15 +290,6 @@ class FinetuneAudit(LayoutChoices, RecordForm, StatisticsChoices):
         None,
         description="model that writes variants of the responses, for icp_sp[source=generate]; "
         "default: the reference",
-    )
-    revision: str | None = Field(None, description="of a hub name")
-    tokenizer: str | None = Field(None, description="if it is not beside the model")
-    dtype: str = Field("auto", description="auto, float32, bfloat16, float16")
-    device: str = Field("auto", description="auto, cpu, cuda, cuda:1, …")
-    attn_implementation: str | None = Field(None, description="as in transformers")
-    trust_remote_code: bool = Field(default=False, description="run code that comes with the model")
-    access: Literal["auto", "text", "label", "logprob", "logit", "weights"] = Field(
-        "auto", description="the most that attacks may use of the model"
     )
 
     run_of: str | None = Field(
@@ -243,27 +333,13 @@ class FinetuneAudit(LayoutChoices, RecordForm, StatisticsChoices):
     near_duplicates: float = Field(
         0.8, gt=0, le=1, description="records of both sides this similar (Jaccard) are dropped"
     )
-    attacks: tuple[str, ...] = Field(
-        ("default",), description="default, or names: loss, 'min_k[k=0.1]', … (unseen ls attacks)"
-    )
     fusion_from: str | None = Field(
         None,
         description="run folder of another audit, or its fusion.json: the attack transferred weighs "
         "scores as its fusion has learned to",
     )
-    preflight: bool = Field(
-        default=True, description="first prove on a few records that the model's numbers are real"
-    )
     split_origin: Literal["unknown", "random", "temporal"] = Field(
         "unknown", description="how the non-members were held out"
-    )
-    release_context: Literal["unknown", "internal", "public-api", "open-weights"] = Field(
-        "unknown", description="who will get the model: for the report"
-    )
-    gate: tuple[str, ...] = Field(
-        (),
-        description="limits that the audit is held against, METRIC=VALUE: auc=0.6, "
-        "tpr@fpr=0.01=0.05, advantage=0.1, headline=0.1 (in YAML and Python also a mapping)",
     )
     control: Literal["shared", "all", "none"] = Field(
         "shared",
@@ -271,41 +347,22 @@ class FinetuneAudit(LayoutChoices, RecordForm, StatisticsChoices):
         "all, or none (on --control-model: all, or none)",
     )
 
-    run_dir: Path | None = Field(None, description="the run folder; default: a new one in --runs")
-    runs: Path = Field(Path("runs"), description="where run folders are made")
-    cache_dir: Path | None = Field(None, description="where answers and converted models are kept")
-    cache: bool = Field(default=True, description="keep answers, so that nothing is measured twice")
-    offline: bool = Field(default=False, description="never ask the hub")
-    reveal: bool = Field(default=False, description="write the records' text into the run folder")
-    keep_tokens: bool = Field(
-        default=False,
-        description="keep log-probabilities of single tokens in the run folder, so that unseen "
-        "score can add attacks; with the model, a reader could spell the records out from them",
-    )
-    batch_tokens: int | None = Field(None, ge=1, le=10**9, description="padded tokens a batch")
-    threads: int | None = Field(None, ge=1, le=4096, description="CPU threads")
-
-    @field_validator("attacks", "shadow", mode="before")
+    @field_validator("shadow", mode="before")
     @classmethod
-    def _text_is_a_list(cls, value: Any) -> Any:
-        return tuple(split_list(value)) if isinstance(value, str) else value
+    def _shadows_are_a_list(cls, value: Any) -> Any:
+        return as_list(value)
 
-    @field_validator(*_PLACES)
+    @field_validator(*_PLACES_OF_RECORDS)
     @classmethod
-    def _can_be_a_path(cls, place: Any, info: ValidationInfo) -> Any:
-        for one in place if isinstance(place, tuple) else (place,):
-            checked_path(one)
-            if one == "" and info.field_name != "model":  # which may be an object
-                msg = "expected a name, or leave it out"
-                raise ValueError(msg)
-        return place
+    def _records_can_be_files(cls, place: Any) -> Any:
+        return named_places(place)
 
     @field_validator("nonmembers_apart", mode="before")
     @classmethod
     def _sets(cls, value: Any) -> Any:
         if isinstance(value, Mapping):
             return tuple(f"{kind}={file}" for kind, file in value.items())
-        return tuple(split_list(value)) if isinstance(value, str) else value
+        return as_list(value)
 
     @field_validator("nonmembers_apart")
     @classmethod
@@ -326,26 +383,6 @@ class FinetuneAudit(LayoutChoices, RecordForm, StatisticsChoices):
     def apart(self) -> dict[str, str]:
         """Kind -> file of the non-members that are judged apart."""
         return dict(one.split("=", 1) for one in self.nonmembers_apart)
-
-    @field_validator("gate", mode="before")
-    @classmethod
-    def _limits(cls, value: Any) -> Any:
-        if isinstance(value, Mapping):
-            value = tuple(f"{name}={limit}" for name, limit in value.items())
-        elif isinstance(value, str):
-            value = tuple(split_list(value))
-        return value
-
-    @field_validator("gate")
-    @classmethod
-    def _limits_that_can_be_read(cls, gate: tuple[str, ...]) -> tuple[str, ...]:
-        from unseen.runs.gate import parse
-
-        try:
-            parse(gate)
-        except ConfigError as error:
-            raise ValueError(error.problem.removeprefix("the gate is wrong: ")) from error
-        return gate
 
 
 class ChoicesError(ConfigError):

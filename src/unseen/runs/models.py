@@ -17,7 +17,7 @@ from unseen.targets.files import locate, no_base
 from unseen.targets.limited import LimitedTarget
 
 if TYPE_CHECKING:
-    from unseen.runs.config import FinetuneAudit, LayoutChoices
+    from unseen.runs.config import AuditChoices, FinetuneAudit, LayoutChoices
     from unseen.signals.base import Encoder
     from unseen.types import Record
 
@@ -92,6 +92,22 @@ def open_models(
         encoder = RecordEncoder(generator.tokenizer, Layout(), limit=generator.max_length)
         made[GENERATOR] = Model(generator, encoder)
     return made
+
+
+def open_target(config: AuditChoices, target: LogprobTarget | None = None) -> LogprobTarget:
+    """The target alone, on the rung that is chosen.
+
+    Args:
+        config: names it, unless `target` is given.
+        target: a target that the caller has made.
+
+    Raises:
+        ModelError: where it cannot be loaded.
+        ConfigError: where the access does not fit.
+    """
+    _set_threads(config)
+    target = target or _load(config.model, config)
+    return target if config.access == "auto" else _capped(target, _RUNGS[config.access])
 
 
 @contextmanager
@@ -178,7 +194,7 @@ def _alike(model: LogprobTarget) -> tuple[int, int]:
     return id(model.tokenizer), model.max_length
 
 
-def _load(name: str, config: FinetuneAudit) -> LogprobTarget:
+def _load(name: str, config: AuditChoices) -> LogprobTarget:
     if is_fake(name):
         return _fake(name)
     from unseen.targets.huggingface import HFTarget
@@ -295,7 +311,7 @@ def described(models: dict[str, Model], role: str) -> dict[str, str]:
     return about
 
 
-def _set_threads(config: FinetuneAudit) -> None:
+def _set_threads(config: AuditChoices) -> None:
     if config.threads is not None:
         need("torch", "hf").set_num_threads(config.threads)
 
