@@ -351,6 +351,12 @@ SHAPES = (
     "Figure 3 of the paper: what the step changes, as means of both sides after min-max normalisation over "
     "all records (0: the smallest change, 1: the largest)."
 )
+STABILITY = (
+    "Table 3 of the paper: each record is asked for in other words too, the answer being the same, and each "
+    "time a step of its own is taken. Δα = (h' − h) · v. A drift that belongs to the fact is the same however "
+    "it is asked for: little spread beside its size, and an intraclass correlation (the share of the "
+    "variance that lies between records) near 1."
+)
 DRIFTS = {
     "loss": "loss, L' − L",
     "logit": "logit, z' − z",

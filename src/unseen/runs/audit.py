@@ -23,7 +23,7 @@ from unseen.errors import ConfigError
 from unseen.runs.apart import ApartSet, Repeated, facts_of, file_of, judged_apart, read_apart
 from unseen.runs.collect import Cost, Model, Progress, Shadow, collect
 from unseen.runs.directed import check_width
-from unseen.runs.drifted import drifted
+from unseen.runs.drifted import drifted, stability
 from unseen.runs.fillers import filler_facts, fillers_of_target, open_fillers, tried
 from unseen.runs.folder import LOCK, RunFolder, find_unfinished, point_latest, slug
 from unseen.runs.judge import Judge, Scored, Subjects
@@ -274,6 +274,7 @@ def ready(
     for sentence in tried(fillers, prepared.judged.records):
         say(sentence)
     probes = None if prepared.given is None else prepared.given.facts.sha256
+    paraphrases = None if prepared.paraphrases is None else prepared.paraphrases.facts.sha256
     directions = None if prepared.directed is None else prepared.directed.facts.sha256
     identity = plan_id(
         config,
@@ -287,6 +288,7 @@ def ready(
         fillers,
         lent,
         probes=probes,
+        paraphrases=paraphrases,
         directions=directions,
         apart={one.kind: one.records for one in apart},
     )
@@ -365,13 +367,14 @@ def numbered(shadows: Sequence[Shadow]) -> list[tuple[str, Shadow]]:
 
 
 def _described(prepared: Prepared) -> dict[str, Any]:
-    given = prepared.given
-    directed = prepared.directed
-    return (
-        prepared.judged.describe()
-        | ({} if given is None else {"probes": given.facts.model_dump(mode="json")})
-        | ({} if directed is None else {"directions": directed.facts.model_dump(mode="json")})
-    )
+    given = {
+        "probes": prepared.given,
+        "paraphrases": prepared.paraphrases,
+        "directions": prepared.directed,
+    }
+    return prepared.judged.describe() | {
+        name: one.facts.model_dump(mode="json") for name, one in given.items() if one is not None
+    }
 
 
 def _yaml(config: FinetuneAudit) -> str:
@@ -404,7 +407,10 @@ def _measure(start: Ready, records: Records, store: Store, progress: Progress | 
         pool=start.prepared.pool,
         corpus=start.prepared.corpus,
         fillers=start.fillers,
-        probes=None if start.prepared.given is None else start.prepared.given.probes,
+        probes=None if start.prepared.given is None else start.prepared.given.texts,
+        paraphrases=None
+        if start.prepared.paraphrases is None
+        else start.prepared.paraphrases.texts,
         directions=None if start.prepared.directed is None else start.prepared.directed.vectors,
         batch_tokens=start.config.batch_tokens,
         progress=progress,
@@ -461,6 +467,7 @@ def _finish(
         limitations=LIMITATIONS,
         out_of_scope=OUT_OF_SCOPE,
         drift=drifted(judge, plan.attacks, observations, verdicts.scored.target),
+        stability=stability(judge, plan.attacks, observations),
         **concluded(judge, verdicts, data, preflight),
     )
     folder.write_table("records.parquet", judge.table(verdicts.scored))

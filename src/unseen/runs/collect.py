@@ -303,7 +303,8 @@ def glances_of(
         role: [
             one
             for _, _, glances in _glances(
-                _jobs(role, wanted, _answered(records), shown), _materials(model, models, shown)
+                _jobs(role, wanted, _answered(records), shown),
+                replace(_materials(model, models, shown), foreseeing=True),
             )
             if not isinstance(glances, UnscorableError)
             for one in glances

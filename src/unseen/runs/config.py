@@ -21,7 +21,8 @@ _HELP = "unseen audit finetune --help lists every option"
 _PLACES = (
     "model", "adapter", "base_model", "reference", "control_model", "tokenizer", "shadow", "run_of", "members",
     "nonmembers", "nonmembers_apart", "data",
-    "reference_pool", "corpus", "fusion_from", "surrogate", "generator", "probes", "directions", "run_dir", "runs",
+    "reference_pool", "corpus", "fusion_from", "surrogate", "generator", "probes", "paraphrases",
+    "directions", "run_dir", "runs",
     "cache_dir",
 )  # fmt: skip
 APART = ("iid", "counterfactual", "future")
@@ -233,6 +234,11 @@ class FinetuneAudit(LayoutChoices, RecordForm, StatisticsChoices):
         None,
         description="file of other responses to the records, for icp_sp[source=file]: columns id and "
         "probes (a list), or id and probe",
+    )
+    paraphrases: str | None = Field(
+        None,
+        description="file of the records' prompts in other words, for g_drift_stability: columns id and "
+        "paraphrases (a list), or id and paraphrase",
     )
     directions: str | None = Field(
         None,

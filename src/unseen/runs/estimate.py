@@ -218,7 +218,7 @@ def _questions(
             known_nonmembers=prepared.known.nonmembers,
             pool=prepared.pool,
             fillers=start.fillers,
-            probes=None if prepared.given is None else prepared.given.probes,
+            probes=None if prepared.given is None else prepared.given.texts,
             progress=progress,
         )
         for records in _sets(start)

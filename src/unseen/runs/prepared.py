@@ -17,9 +17,16 @@ from unseen.data.split import JUDGED_PER_KNOWN, set_aside
 from unseen.data.templates import RecordEncoder
 from unseen.errors import ConfigError
 from unseen.runs.directed import Directed, read_directions
-from unseen.runs.given import Given, read_probes
+from unseen.runs.given import Given, read_paraphrases, read_probes
 from unseen.runs.rendered import rendered
-from unseen.runs.results import CorpusFacts, DataFacts, ReferencePool, Side
+from unseen.runs.results import (
+    CorpusFacts,
+    DataFacts,
+    GivenParaphrases,
+    GivenProbes,
+    ReferencePool,
+    Side,
+)
 from unseen.runs.shown import read_corpus, read_pool
 from unseen.signals.base import (
     Encoder,
@@ -49,7 +56,8 @@ class Prepared:
     pool_facts: ReferencePool | None = None
     corpus: Corpus | None = None
     corpus_facts: CorpusFacts | None = None
-    given: Given | None = None
+    given: Given[GivenProbes] | None = None
+    paraphrases: Given[GivenParaphrases] | None = None
     directed: Directed | None = None
 
 
@@ -101,6 +109,8 @@ def prepare(config: FinetuneAudit, records: Records, signals: Iterable[Signal] =
         notes.append(f"words that tell members from non-members: {', '.join(words)}")
     given = read_probes(config, split.audited.records, signals)
     notes += () if given is None else given.notes
+    paraphrases = read_paraphrases(config, split.audited.records, signals)
+    notes += () if paraphrases is None else paraphrases.notes
     directed = read_directions(config, signals)
     shown = read_pool(config, split.audited.records, signals)
     pool, facts = (None, None) if shown is None else (shown.pool, shown.facts)
@@ -120,6 +130,7 @@ def prepare(config: FinetuneAudit, records: Records, signals: Iterable[Signal] =
         corpus=corpus,
         corpus_facts=corpus_facts,
         given=given,
+        paraphrases=paraphrases,
         directed=directed,
     )
 
@@ -182,6 +193,7 @@ def data_facts(
         reference_pool=prepared.pool_facts,
         corpus=prepared.corpus_facts,
         probes=None if prepared.given is None else prepared.given.facts,
+        paraphrases=None if prepared.paraphrases is None else prepared.paraphrases.facts,
         directions=None if prepared.directed is None else prepared.directed.facts,
         truncated=truncated,
         repeated=(prepared.repeated["members"], prepared.repeated["nonmembers"]),

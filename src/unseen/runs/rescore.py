@@ -15,7 +15,7 @@ from unseen.attacks.transferred import Transferred
 from unseen.errors import ConfigError
 from unseen.runs.apart import again
 from unseen.runs.config import FinetuneAudit, StatisticsChoices, configure
-from unseen.runs.drifted import drifted
+from unseen.runs.drifted import drifted, stability
 from unseen.runs.folder import RunFolder
 from unseen.runs.fused import obstacles, repeated, sources
 from unseen.runs.judge import Judge, Scored
@@ -102,6 +102,7 @@ def rescore(
                 "apart": tuple(
                     again(one, config, folder, (subjects, verdicts.scored)) for one in before.apart
                 ),
+                "stability": stability(judge, run, observations),
                 **concluded(judge, verdicts, before.data, of_preflight(before.checks)),
             }
         )
