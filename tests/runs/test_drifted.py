@@ -360,6 +360,11 @@ def test_the_report_tells_it(monkeypatch) -> None:
     small = report()
     assert small is not None
     assert "is not small" not in shown(small)[0]
+    assert "was tried" not in shown(small)[0]
+    check = reports.check("gradient_step", "pass", limit="not at all", detail="they agree")
+    tried = markdown.render(reports.results(drift=small, checks=(check,)))
+    assert "was tried on one record" in tried
+    assert "passed (not at all). They agree." in tried
 
 
 def test_a_figure_of_three_drifts_is_drawn_too_and_none_of_none() -> None:

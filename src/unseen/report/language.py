@@ -413,6 +413,15 @@ def floor(found: float) -> str:
     )
 
 
+def floor_tried(check: Check) -> str:
+    """What a step of length 0 was found to do before the audit, in a sentence."""
+    return (
+        "A step of length 0 was tried on one record before the audit, beside the literal step: "
+        f"{STATUS[check.status]} ({check.limit}). {sentence(check.detail)} g_drift[eta=0] beside the attack "
+        "measures this floor on every record."
+    )
+
+
 def p_value(p: float | None) -> str:
     """A p-value, with as many digits as mean something.
 

@@ -40,6 +40,10 @@ if TYPE_CHECKING:
     )
 
 
+STEP_CHECK = "gradient_step"
+"""The id of the check that tries a step before the audit."""
+
+
 @dataclass(frozen=True)
 class Text:
     """A paragraph."""
@@ -306,8 +310,11 @@ def _drift(results: Results) -> tuple[Block, ...]:
     blocks: list[Block] = [Text(say.WITHHELD, strong=True)] if results.invalid else []
     blocks += [Text(say.step(step), strong=not step.small) for step in found.steps if step.eta]
     blocks += [Text(say.STEP), Grid(say.STEP_HEADER, tuple(map(_step, found.steps)), _STEP_NUMBERS)]
+    tried = next((check for check in results.checks if check.id == STEP_CHECK), None)
     if found.floor is not None:
         blocks.append(Text(say.floor(found.floor)))
+    elif tried is not None:
+        blocks.append(Text(say.floor_tried(tried)))
     if found.features:
         noted = any(row.note for row in found.features)
         table = Grid(
