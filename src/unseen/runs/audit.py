@@ -20,7 +20,7 @@ from unseen.attacks.base import needs_shadows
 from unseen.data.records import Records
 from unseen.data.templates import RecordEncoder, check_layout
 from unseen.errors import ConfigError
-from unseen.runs.apart import ApartSet, Repeated, facts_of, file_of, judged_apart, read_apart
+from unseen.runs.apart import ApartSet, Repeated, facts_of, file_of, judged_apart
 from unseen.runs.collect import Cost, Model, Progress, Shadow, collect
 from unseen.runs.directed import check_width
 from unseen.runs.drifted import drifted, stability
@@ -154,7 +154,7 @@ def audit(
         with Store(answers_file(config) if config.cache else None) as store:
             measured = _measure(start, start.prepared.judged, store, progress)
             # After the others, whose batches are what they are without these.
-            apart = [_measure(start, one.records, store, progress) for one in start.apart]
+            apart = [_measure(start, one.records, store, progress) for one in start.prepared.apart]
         results = _finish(folder, start, about, preflight, measured, apart, started)
         if report is not None:
             report(folder, results)
@@ -175,7 +175,6 @@ class Ready:
         shadows: shadow models, not loaded.
         fillers: name -> a model that puts other words into texts.
         lent: what another audit's fusion has learned.
-        apart: further sets of non-members, each with the members.
         other_base: whether the reference is a train run from another base than the target's.
     """
 
@@ -187,7 +186,6 @@ class Ready:
     shadows: tuple[Shadow, ...] = ()
     fillers: Mapping[str, Filler] = field(default_factory=dict)
     lent: Lent | None = None
-    apart: tuple[ApartSet, ...] = ()
     other_base: bool = False
 
 
@@ -226,11 +224,9 @@ def ready(
     ]
     records = records or read(config)
     prepared = prepare(config, records, signals)
-    apart = read_apart(config, prepared.judged, records)
-    for sentence in (*prepared.notes, *(note for one in apart for note in one.notes)):
+    for sentence in prepared.notes:
         say(sentence)
-    further = tuple(record for one in apart for record in one.records.nonmembers)
-    refuse_informed(config, (*prepared.judged.records, *further))
+    refuse_informed(config, (*prepared.judged.records, *prepared.further))
     fillers = open_fillers(config, signals)
     models = open_models(config, target, helpers_needed(signals))
     if not one_tokenizer(models):
@@ -239,12 +235,12 @@ def ready(
         say(f"control model: {OTHER_FORMAT}")
     encoder = models[TARGET].encoder
     if isinstance(encoder, RecordEncoder):
-        check_layout(encoder, (*prepared.judged.records, *further))
+        check_layout(encoder, (*prepared.judged.records, *prepared.further))
         if trained is not None:
             trained.check_tokens(encoder, (*prepared.judged.records, *prepared.known.records))
     lent = None if config.fusion_from is None else borrow(config.fusion_from)
     if lent is not None:
-        check_apart(lent, sketched((*prepared.judged.records, *further)))
+        check_apart(lent, sketched((*prepared.judged.records, *prepared.further)))
     short = {
         name: why
         for name, (attack, _) in attacks.items()
@@ -290,11 +286,9 @@ def ready(
         probes=probes,
         paraphrases=paraphrases,
         directions=directions,
-        apart={one.kind: one.records for one in apart},
+        apart={one.kind: one.records for one in prepared.apart},
     )
-    return Ready(
-        config, prepared, models, plan, identity, shadows, fillers, lent, apart, other_base
-    )
+    return Ready(config, prepared, models, plan, identity, shadows, fillers, lent, other_base)
 
 
 # --- the run folder ---------------------------------------------------------------------------
@@ -438,7 +432,7 @@ def _finish(
     )
     sets = tuple(
         _judged_apart(folder, start, one, seen, (subjects, verdicts.scored))
-        for one, seen in zip(start.apart, apart, strict=True)
+        for one, seen in zip(start.prepared.apart, apart, strict=True)
     )
     data = data_facts(config, start.prepared, target.encoder, lengths, truncated)
     results = Results(

@@ -214,7 +214,7 @@ def estimate(
         shadows=tuple(dict(shadow.facts) for shadow in start.shadows),
         access=models[TARGET].target.access.word,
         n=n,
-        apart={one.kind: len(one.records.nonmembers) for one in start.apart},
+        apart={one.kind: len(one.records.nonmembers) for one in start.prepared.apart},
         set_aside=(len(prepared.known.members), len(prepared.known.nonmembers)),
         dropped=len(prepared.dropped),
         example=rendered(prepared.judged.records, models[TARGET].encoder),
@@ -258,7 +258,7 @@ def _questions(
 
 def _sets(start: Ready) -> list[Records]:
     """The judged records, and members with each further set of non-members."""
-    return [start.prepared.judged, *(one.records for one in start.apart)]
+    return [start.prepared.judged, *(one.records for one in start.prepared.apart)]
 
 
 def _joined(asked: Iterable[Mapping[str, list[T]]]) -> dict[str, list[T]]:

@@ -16,6 +16,7 @@ from unseen.data.shift import telling_words
 from unseen.data.split import JUDGED_PER_KNOWN, set_aside
 from unseen.data.templates import RecordEncoder
 from unseen.errors import ConfigError
+from unseen.runs.apart import ApartSet, read_apart
 from unseen.runs.directed import Directed, read_directions
 from unseen.runs.given import Given, read_paraphrases, read_probes
 from unseen.runs.rendered import rendered
@@ -40,6 +41,7 @@ from unseen.signals.retrieval import Pool
 
 if TYPE_CHECKING:
     from unseen.runs.config import FinetuneAudit
+    from unseen.types import Record
 
 
 @dataclass
@@ -59,6 +61,12 @@ class Prepared:
     given: Given[GivenProbes] | None = None
     paraphrases: Given[GivenParaphrases] | None = None
     directed: Directed | None = None
+    apart: tuple[ApartSet, ...] = ()
+
+    @property
+    def further(self) -> tuple[Record, ...]:
+        """The non-members that are judged apart, of all sets."""
+        return tuple(row for one in self.apart for row in one.records.nonmembers)
 
 
 def read(config: FinetuneAudit) -> Records:
@@ -107,15 +115,18 @@ def prepare(config: FinetuneAudit, records: Records, signals: Iterable[Signal] =
     if words:
         # Said to whoever has the records; the run folder counts them, unless text is revealed.
         notes.append(f"words that tell members from non-members: {', '.join(words)}")
-    given = read_probes(config, split.audited.records, signals)
+    sets = read_apart(config, split.audited, records)
+    notes += [note for one in sets for note in one.notes]
+    asked = (*split.audited.records, *(row for one in sets for row in one.records.nonmembers))
+    given = read_probes(config, asked, signals)
     notes += () if given is None else given.notes
-    paraphrases = read_paraphrases(config, split.audited.records, signals)
+    paraphrases = read_paraphrases(config, asked, signals)
     notes += () if paraphrases is None else paraphrases.notes
     directed = read_directions(config, signals)
-    shown = read_pool(config, split.audited.records, signals)
+    shown = read_pool(config, asked, signals)
     pool, facts = (None, None) if shown is None else (shown.pool, shown.facts)
     notes += () if shown is None else shown.notes
-    counted = read_corpus(config, split.audited.records, pool, signals)
+    counted = read_corpus(config, asked, pool, signals)
     corpus, corpus_facts = (None, None) if counted is None else (counted.corpus, counted.facts)
     notes += () if counted is None else counted.notes
     return Prepared(
@@ -132,6 +143,7 @@ def prepare(config: FinetuneAudit, records: Records, signals: Iterable[Signal] =
         given=given,
         paraphrases=paraphrases,
         directed=directed,
+        apart=sets,
     )
 
 
