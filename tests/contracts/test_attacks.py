@@ -37,6 +37,7 @@ from unseen.signals.base import (
     TextSignal,
     access_needed,
     key,
+    paraphrases_needed,
 )
 from unseen.signals.frequencies import Corpus
 from unseen.signals.retrieval import Pool
@@ -64,6 +65,8 @@ BLIND = [spec for spec in SPECS if is_blind(attacks.create(spec))]
 FUSING = [spec for spec in SPECS if is_fusing(attacks.create(spec))]
 ASKING = [spec for spec in SPECS if spec not in (*BLIND, *FUSING)]
 OUTSIDE = [spec for spec in ASKING if spec not in INSIDE]
+PARAPHRASED = [spec for spec in INSIDE if paraphrases_needed(attacks.create(spec).signals())]
+"""Which side stays the same in other words is not to be had from a tiny model: their own tests say."""
 BELOW = [spec for spec in OUTSIDE if attacks.create(spec).access < Access.LOGPROB]
 """They see no log-probabilities: their model has the members by heart."""
 FUSED = ("loss", "zlib", "min_k", "reference")
@@ -159,6 +162,12 @@ def made(*, apart: bool, alone: int | None = None) -> World:
     )
 
 
+def in_other_words(records: Sequence[Record]) -> dict[str, list[str]]:
+    """Two more prompts for each record."""
+    prompts = {one.id: one.turns[0].content for one in records}
+    return {id_: [f"{prompt}.", f"about {prompt}"] for id_, prompt in prompts.items()}
+
+
 def looked_into(model: Model, records: Sequence[Record], *, alone: int | None = None) -> World:
     """A world of a real model that remembers the even records.
 
@@ -169,12 +178,17 @@ def looked_into(model: Model, records: Sequence[Record], *, alone: int | None = 
     """
     member = np.arange(len(records)) % 2 == 0
     judged, known = list(records[:N_AUDITED]), list(records[N_AUDITED:])
+    said = in_other_words(records)
     with Store() as store:
-        seen, _ = collect(signals_of(INSIDE), judged + known, {TARGET: model}, store=store)
+        seen, _ = collect(
+            signals_of(INSIDE), judged + known, {TARGET: model}, store=store, paraphrases=said
+        )
     audited = seen.select([one.id for one in judged])
     if alone is not None:
         with Store() as store:  # in a batch of its own
-            audited, _ = collect(signals_of(INSIDE), [judged[alone]], {TARGET: model}, store=store)
+            audited, _ = collect(
+                signals_of(INSIDE), [judged[alone]], {TARGET: model}, store=store, paraphrases=said
+            )
     return World(
         audited,
         member[:N_AUDITED],
@@ -360,7 +374,7 @@ def test_it_cannot_see_labels_or_models(name: str) -> None:
 # --- what it says ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("spec", [*ASKING, *FUSING])
+@pytest.mark.parametrize("spec", [s for s in [*ASKING, *FUSING] if s not in PARAPHRASED])
 def test_a_higher_score_is_a_member_where_the_model_remembers(
     world: World, scored: Scored, spec: str
 ) -> None:
@@ -503,7 +517,8 @@ def test_what_is_seen_and_not_finite_has_a_reason_and_no_number(
     real: tuple[Model, list[Record]], spec: str, bad: float
 ) -> None:
     model, records = real
-    materials, target = Materials(model.encoder), model.target
+    materials = Materials(model.encoder, paraphrases=in_other_words(records))
+    target = model.target
     assert isinstance(target, InsideTarget)
     for signal in attacks.create(spec).signals():
         assert isinstance(signal, InsideSignal)
