@@ -25,7 +25,9 @@ class ParaphraseStability:
     With a_j the drift (h' - h) . v of the record (j = 0) and of its k paraphrases, each with the same
     answer and a step of its own: score = -sd(a) / mean(|a|), the standard deviation over the k + 1 of
     them (k degrees of freedom), relative to how large they are (Table 3: members drift alike however
-    they are asked for, non-members drift less, and less alike).
+    they are asked for, non-members drift less, and less alike). The paper shows this of one fact. A
+    record that is known so well that hardly a gradient is left drifts little, and what is left can be
+    the less even for it: where members score lower, that is what was found.
 
     Attributes:
         eta: length of the step, in units of the gradient.

@@ -376,7 +376,7 @@ def step(found: DriftStep) -> str:
         return f"{moved}."
     how = {
         "interpolation": "interpolated between the steps that were taken",
-        "scaling": "in proportion to this one",
+        "scaling": "in proportion to the nearest step that was taken",
     }
     offer = (
         ""
@@ -394,7 +394,7 @@ def steps_in_lines(results: Results) -> list[str]:
     found = results.drift
     if found is None:
         return []
-    lines = [step(one) for one in found.steps if one.eta]
+    lines = [step(one) for one in found.steps if one.attack == found.attack and one.eta]
     rows = () if found.protocol is None else found.protocol.rows
     if rows and found.protocol is not None:
         said = ", ".join(f"{row.name} {row.auc.mean:.3f} ± {row.auc.sd:.3f}" for row in rows)

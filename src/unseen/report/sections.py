@@ -323,8 +323,8 @@ def _drift(results: Results) -> tuple[Block, ...]:
             frozenset({1, 2}),
             intervals=tuple(row.auc for row in found.features),
         )
-        title = f"Which features of {found.attack} say something?"
-        blocks.append(Audience(title, (Text(say.FEATURES_OF_A_STEP), table)))
+        about = Text(f"Of {found.attack}. {say.FEATURES_OF_A_STEP}")
+        blocks.append(Audience("Which features say something?", (about, table)))
     if found.protocol is not None:
         blocks.append(Audience("As the paper judges", _protocol(found.protocol)))
     if found.shapes:
@@ -332,7 +332,7 @@ def _drift(results: Results) -> tuple[Block, ...]:
             ("change", "members", "non-members", "members − non-members", "0 and 1 are"),
             tuple(
                 (say.DRIFTS[one.name], number(one.members), number(one.nonmembers),
-                 signed(one.difference), f"{one.low:.3g} and {one.high:.3g}")
+                 signed(one.difference), f"{one.low:.3g} and {one.high:.3g}".replace("-", "−"))
                 for one in found.shapes
             ),
             frozenset(range(1, 5)),
@@ -355,7 +355,7 @@ def _stability(results: Results) -> tuple[Block, ...]:
     }
     lines = tuple(
         (name, _brief(one.size), _brief(one.spread),
-         "–" if one.agreement is None else number(one.agreement, 2))
+         "–" if one.agreement is None else _brief(one.agreement))
         for name, one in sides.items() if one is not None
     )  # fmt: skip
     if lines:
