@@ -28,7 +28,7 @@ from unseen.runs.apart import Repeated as Attacks
 from unseen.runs.config import configure
 from unseen.runs.folder import RunFolder
 from unseen.runs.judge import Judge, Scored, Subjects
-from unseen.runs.prepared import read
+from unseen.runs.prepared import prepare, read
 from unseen.runs.results import Apart, DataFacts, Shift, Side
 from unseen.runs.validity import checks
 from unseen.signals.base import Observations
@@ -130,6 +130,7 @@ def test_sets_are_judged_apart_and_change_no_other_number(choices, files, tmp_pa
     assert "Members against i.i.d. non-members" in unseen.report_run(found.folder, "html")
 
 
+@pytest.mark.slow
 def test_scoring_again_keeps_them_and_the_plan_counts_them(choices, capsys) -> None:
     given = {name: value for name, value in choices.items() if name != "run_dir"}
     forecast = unseen.plan(**given)
@@ -150,6 +151,7 @@ def test_scoring_again_keeps_them_and_the_plan_counts_them(choices, capsys) -> N
     assert "members against counterfactual non-members, judged apart" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_records_alone_are_checked_with_their_sets(choices, capsys) -> None:
     given = {
         k: choices[k] for k in ("members", "nonmembers", "nonmembers_apart", "bootstrap", "fpr")
@@ -371,3 +373,23 @@ def test_every_kind_has_its_words() -> None:
 
     for words in (language.KINDS_OF_NONMEMBERS, language.SAYS_OF_KIND):
         assert tuple(words) == APART
+
+
+def test_a_set_is_not_shown_to_itself_and_its_probes_are_found(choices, files, tmp_path) -> None:
+    """A record of a set that stands in the pool is no demonstration of itself; ids say their kind."""
+    wrong = lines(files["counterfactual"])
+    probes = records.write(
+        tmp_path / "probes.jsonl", [{"id": f"counterfactual:{wrong[0]['id']}", "probe": "None."}]
+    )
+    config = configure(
+        **choices | {"reference_pool": str(files["counterfactual"]), "probes": str(probes)}
+    )
+    signals = [
+        signal
+        for name in ("icp_ref[probes=2]", "icp_sp[source=file]")
+        for signal in create(name).signals()
+    ]
+    prepared = prepare(config, read(config), signals)
+    assert len(prepared.further) == N + 30
+    assert prepared.pool._alike[f"counterfactual:{wrong[0]['id']}"] == frozenset({0})
+    assert set(prepared.given.texts) == {f"counterfactual:{wrong[0]['id']}"}

@@ -102,6 +102,7 @@ def test_an_audit_asks_it_every_attack_that_can_be_repeated(choices, tmp_path, c
     assert "control: loss on the control model" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_scoring_again_and_comparing_know_it(choices, tmp_path) -> None:
     first = unseen.audit_finetune(**choices, keep_tokens=True)
     again = unseen.score_run(first.folder, ["wbc"])
@@ -116,6 +117,7 @@ def test_scoring_again_and_comparing_know_it(choices, tmp_path) -> None:
     assert "setting control_model" not in differs
 
 
+@pytest.mark.slow
 def test_the_plan_counts_what_it_is_asked(choices, capsys) -> None:
     forecast = unseen.plan(**{k: v for k, v in choices.items() if k != "run_dir"})
     results = unseen.audit_finetune(**choices).results

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tempfile
 from dataclasses import replace
 from io import StringIO
@@ -17,6 +18,7 @@ from rich.console import Console
 
 import unseen
 from unseen.attacks.g_drift import FEATURES, GROUPS, GradientDriftAttack, table
+from unseen.attacks.g_drift_stability import ParaphraseStability
 from unseen.metrics.roc import auc
 from unseen.metrics.splits import JUDGE, learnt_aucs, splits
 from unseen.report import figures, html, markdown, terminal
@@ -31,10 +33,12 @@ from unseen.runs.drifted import (
     MOST_MOVEMENT,
     OFFERED_MOVEMENT,
     drifted,
+    stability,
 )
 from unseen.runs.judge import Judge, Subjects
 from unseen.signals.base import Observations
 from unseen.signals.gradient_drift import Drift
+from unseen.signals.paraphrased import Drifts, ParaphrasedDrift
 from unseen.types import Scores
 
 N = 60
@@ -356,6 +360,11 @@ def test_the_report_tells_it(monkeypatch) -> None:
     small = report()
     assert small is not None
     assert "is not small" not in shown(small)[0]
+    assert "was tried" not in shown(small)[0]
+    check = reports.check("gradient_step", "pass", limit="not at all", detail="they agree")
+    tried = markdown.render(reports.results(drift=small, checks=(check,)))
+    assert "was tried on one record" in tried
+    assert "passed (not at all). They agree." in tried
 
 
 def test_a_figure_of_three_drifts_is_drawn_too_and_none_of_none() -> None:
@@ -392,3 +401,84 @@ def test_an_audit_steps_on_a_real_model_and_scoring_again_finds_the_same(tmp_pat
     assert [row.name for row in found.protocol.rows] == [CLASSIFIER, FIRST_LOSS, LOSS]
     assert unseen.score_run(done.folder).results.drift == found
     assert "What does one step show?" in unseen.report_run(done.folder, "md")
+
+
+# --- under paraphrase -------------------------------------------------------------------------------
+
+
+def steady(ids: tuple[str, ...] = IDS) -> Observations:
+    """Members move alike however they are asked for, non-members do not."""
+    rng = np.random.default_rng(0)
+    values = {}
+    for id_, member in zip(IDS, MEMBER.tolist(), strict=True):
+        moved = rng.normal(scale=2.0) + rng.normal(scale=0.1 if member else 3.0, size=3)
+        zero = np.zeros(3)
+        values[id_] = Drifts(zero, zero, zero, moved, np.abs(moved), zero + 40)
+    signal = ParaphrasedDrift()
+    kept = {id_: values[id_] for id_ in ids}
+    return Observations(IDS, {signal: kept}, {signal: dict.fromkeys(set(IDS) - set(ids), "none")})
+
+
+def test_drifts_that_stay_the_same_in_other_words_are_told_by_side() -> None:
+    attack = ParaphraseStability()
+    found = stability(judge(), [ATTACK, attack], steady(IDS[2:]))
+    assert found is not None
+    assert (found.n, found.n_paraphrases, found.unscored) == ((29, 29), 116, {"none": 2})
+    (values,) = steady().values.values()
+    sizes = [float(np.abs(values[id_].moved).mean()) for id_ in IDS[2::2]]
+    assert found.members.size.value == pytest.approx(np.mean(sizes))
+    assert found.members.agreement.value > 0.95
+    assert found.nonmembers.agreement.value < 0.6
+    assert found.difference.spread.ci[1] < 0
+    assert stability(judge(), [ATTACK], steady()) is None
+    few = stability(judge(), [attack], steady(IDS[:10]))
+    assert few is not None
+    assert few.members is None
+    assert "expected at least 10 of each" in few.note
+    clustered = stability(judge(clusters=tuple(i // 4 for i in range(N))), [attack], steady())
+    assert clustered is not None
+    assert clustered.members.size.n == (30, 0)
+
+
+def test_the_report_tells_it_by_side() -> None:
+    found = stability(judge(), [ParaphraseStability()], steady(IDS[2:]))
+    page = markdown.render(reports.results(stability=found))
+    assert "What does one step show?" in page
+    assert "Is the drift the same in other words?" in page
+    assert "2 records without: none" in page
+    assert "members − non-members" in page
+    few = stability(judge(), [ParaphraseStability()], steady(IDS[:10]))
+    assert "Not told: got 5 members" in markdown.render(reports.results(stability=few))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("source", ["file", "generate"])
+def test_an_audit_asks_in_other_words(tmp_path, source: str) -> None:
+    members, nonmembers = records.sides(tmp_path / "data", 12)
+    model = tiny.folder(tmp_path / "model", dtype=torch.float32)
+    lines = [*members.read_text().splitlines(), *nonmembers.read_text().splitlines()]
+    rows = list(map(json.loads, lines))
+    texts = [{"id": row["id"], "paraphrase": f"Pray, {row['prompt']}"} for row in rows[1:]]
+    file = tmp_path / "p.jsonl"
+    file.write_text("\n".join(map(json.dumps, texts)))
+    more = {"paraphrases": str(file)} if source == "file" else {"generator": str(model)}
+    spec = "g_drift_stability" if source == "file" else "g_drift_stability[source=generate]"
+    choices = {
+        "model": str(model), "members": str(members), "nonmembers": str(nonmembers), "fpr": (0.1,),
+        "bootstrap": 200, "attacks": (spec,), "reference": "none", "cache_dir": tmp_path / "cache",
+    }  # fmt: skip
+    done = unseen.audit_finetune(**choices, **more, run_dir=tmp_path / "run")
+    found = done.results.stability
+    assert found is not None
+    assert found.attack == spec
+    if source == "file":
+        assert found.n == (11, 12)
+        assert found.unscored == {"no paraphrase is given for this record": 1}
+        assert done.results.data.paraphrases.n_records == 23
+    assert found.members is not None
+    assert unseen.score_run(done.folder).results.stability == found
+    assert next(check for check in done.results.checks if check.id == "gradient_step")
+    for kept in done.folder.rglob("*"):
+        assert not kept.is_file() or b"Pray, " not in kept.read_bytes()
+    with pytest.raises(unseen.UnseenError, match="--paraphrases FILE"):
+        unseen.audit_finetune(**choices | {"attacks": ("g_drift_stability",)})

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 import records
+import tiny
+import torch
 
 import unseen
 from unseen.cli import plan as command
@@ -159,3 +161,35 @@ def test_options_come_from_the_file_as_for_the_audit(given, capsys) -> None:
     Path("unseen.yaml").write_text(f"fpr: [0.2]\nmembers: {given['members']}\n")
     assert run(["plan", *words(given)[2:], "--json"]) == 0
     assert [one["fpr"] for one in json.loads(capsys.readouterr().out)["fpr"]] == [0.2]
+
+
+def test_looks_inside_are_counted_as_the_audit_takes_them_and_timed(tmp_path, capsys) -> None:
+    members, nonmembers = records.sides(tmp_path / "data", 12)
+    rows = [json.loads(line) for line in members.read_text().splitlines()]
+    others = tmp_path / "p.jsonl"
+    texts = [{"id": row["id"], "paraphrase": f"Pray, {row['prompt']}"} for row in rows]
+    others.write_text("\n".join(map(json.dumps, texts)))
+    choices = {
+        "model": str(tiny.folder(tmp_path / "m", dtype=torch.float32)), "reference": "none",
+        "members": str(members), "nonmembers": str(nonmembers), "paraphrases": str(others),
+        "attacks": ("g_drift", "g_drift[eta=0.001]", "g_drift_stability"), "bootstrap": 200,
+        "cache_dir": tmp_path / "cache", "batch_tokens": 300, "fpr": (0.1,),
+    }  # fmt: skip
+    asked = unseen.plan(**choices).asked["target"]
+    looked = asked.looked
+    assert looked is not None
+    assert looked.looks == 2 * 24 + 2 * 12
+    assert looked.distinct == looked.looks - 12, "a record is itself among its paraphrases"
+    assert looked.passages == 24 + 12
+    assert looked.cached == 0
+    assert 4 * looked.tokens < looked.read < 6 * looked.tokens, "two lengths of a step share a pass"
+    assert looked.time is not None
+    assert looked.time.batches <= 3
+    results = unseen.audit_finetune(**choices, run_dir=tmp_path / "run").results
+    assert results.requests["target"] == asked.distinct + looked.distinct
+    again = unseen.plan(**choices)
+    assert again.asked["target"].looked.cached == looked.distinct
+    assert again.seconds is None
+    lines = dict(command.lines(again))
+    assert "left: 0 passages of 0 tokens in 0 batches" in lines["looks"]
+    assert lines["time"] == "nothing is left to ask"

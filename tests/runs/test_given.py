@@ -9,6 +9,10 @@ import records
 
 import unseen
 from unseen.errors import ConfigError, DataError
+from unseen.runs.config import configure
+from unseen.runs.given import read_paraphrases
+from unseen.signals.paraphrased import ParaphrasedDrift
+from unseen.types import Record, Turn
 
 SPEC = "icp_sp[source=file,probes=2]"
 
@@ -82,3 +86,54 @@ def test_probes_that_nobody_reads_are_refused(audit) -> None:
         audit('{"id": "a", "probes": ["x"]}', attacks=("loss",))
     with pytest.raises(unseen.UnseenError, match="--probes FILE"):
         audit(None, probes=None)
+
+
+def test_paraphrases_are_read_as_probes_are_and_what_nobody_reads_is_refused(audit) -> None:
+    with pytest.raises(ConfigError, match="--paraphrases is read by g_drift_stability"):
+        audit(None, attacks=("loss",), probes=None, paraphrases="p.jsonl")
+
+
+def records_of(*prompts: str) -> list[Record]:
+    turns = [(Turn("user", prompt), Turn("assistant", "Yes.")) for prompt in prompts]
+    return [Record(f"r{i}", one) for i, one in enumerate(turns)]
+
+
+def paraphrases(tmp_path: Path, *rows: dict[str, Any], wanted: int = 2):
+    file = tmp_path / "p.jsonl"
+    file.write_text("\n".join(map(json.dumps, rows)))
+    signals = (ParaphrasedDrift(paraphrases=wanted), ParaphrasedDrift(source="generate"))
+    config = configure(paraphrases=str(file))
+    return read_paraphrases(config, records_of("Is it?", "Was it?", "Why?"), signals)
+
+
+def test_paraphrases_of_the_records_are_counted_and_copies_too(tmp_path) -> None:
+    found = paraphrases(
+        tmp_path,
+        {"id": "r0", "paraphrases": ["It is?", "is  IT?"], "paraphrase_3": "Is that so?"},
+        {"id": "r2", "paraphrase": "For what reason?"},
+        {"id": "elsewhere", "paraphrase": "Where?"},
+    )
+    assert found.texts == {
+        "r0": ("It is?", "is  IT?", "Is that so?"),
+        "r2": ("For what reason?",),
+    }
+    facts = found.facts
+    assert (facts.n_records, facts.n_paraphrases, facts.n_copies) == (2, 4, 1)
+    notes = " / ".join(found.notes)
+    assert "1 audited records have no paraphrase in" in notes
+    assert "1 paraphrases" in notes
+    assert "g_drift_stability[paraphrases=3] looks at all" in notes
+    assert len(paraphrases(tmp_path, {"id": "r0", "paraphrase": "It is?"}).notes) == 1
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ({"id": "r9", "paraphrase": "x"}, "holds paraphrases of none of the audited records"),
+        ({"paraphrase": "x"}, "has no id: paraphrases belong to a record"),
+        ({"id": "r0", "text": "x"}, "has no column of paraphrases"),
+    ],
+)
+def test_bad_paraphrases_are_explained(tmp_path, row, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        paraphrases(tmp_path, row)

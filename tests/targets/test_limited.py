@@ -1,11 +1,14 @@
 import numpy as np
 import pytest
+import tiny
 
 from unseen.errors import AccessError, ConfigError
-from unseen.targets.access import Access, LogprobTarget, TextTarget, stats_of_one
+from unseen.targets.access import Access, InsideTarget, LogprobTarget, TextTarget, stats_of_one
 from unseen.targets.fake import FakeTarget
+from unseen.targets.huggingface import HFTarget
 from unseen.targets.limited import LimitedTarget
-from unseen.types import Request
+from unseen.targets.looks import NormLook, StepLook
+from unseen.types import Passage, Request
 
 REQUEST = Request((256, 1, 2), (3, 4))
 RUNGS = [Access.TEXT, Access.LABEL, Access.LOGPROB, Access.LOGIT]
@@ -66,3 +69,22 @@ def test_the_rest_is_the_inner_targets() -> None:
     assert target.batch_tokens == inner.batch_tokens
     assert target.tokenizer is inner.tokenizer
     assert target.describe() == inner.describe()
+
+
+def test_the_inside_is_shown_on_the_highest_rung_alone(tmp_path) -> None:
+    inner = HFTarget(tiny.folder(tmp_path / "m"), dtype="float64")
+    passage = Passage((5, 6, 7), (2,))
+    target = LimitedTarget(inner, Access.WHITE_BOX)
+    assert isinstance(target, InsideTarget)
+    (seen,), (expected,) = (one.look([NormLook()], [passage]) for one in (target, inner))
+    assert seen == expected
+    assert (target.width, target.has_adapter) == (32, False)
+    assert target.check_step(StepLook(), passage).reason is None
+    below = LimitedTarget(inner, Access.LOGIT)
+    for refused in (
+        lambda: below.look([NormLook()], [passage]),
+        lambda: below.check_step(StepLook(), passage),
+        lambda: LimitedTarget(FakeTarget(access=Access.WHITE_BOX), Access.WHITE_BOX).look([], []),
+    ):
+        with pytest.raises(AccessError):
+            refused()

@@ -136,8 +136,10 @@ class GradientDriftAttack:
         if not audited:
             return {}
         model = classifier(table(seen.values(), self.features), member)
-        odds = model.decision_function(table(audited.values(), self.features))
-        return dict(zip(audited, odds.tolist(), strict=True))
+        rows = table(audited.values(), self.features)
+        # One by one: in company, a product is rounded in another way.
+        odds = [float(model.decision_function(row[None])[0]) for row in rows]
+        return dict(zip(audited, odds, strict=True))
 
 
 def table(drifts: Any, features: tuple[str, ...] = FEATURES) -> FloatArray:

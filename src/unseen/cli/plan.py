@@ -11,7 +11,7 @@ from unseen.errors import visible
 from unseen.runs.config import FinetuneAudit
 
 if TYPE_CHECKING:
-    from unseen.runs.estimate import Asked, Forecast, Written
+    from unseen.runs.estimate import Asked, Forecast, Looked, Written
 
 
 def plan(
@@ -87,6 +87,11 @@ def lines(forecast: Forecast) -> list[tuple[str, str]]:
         for role, asked in forecast.asked.items()
         if asked.texts is not None
     ]
+    made += [
+        ("looks", f"{role}: {_looked(asked.looked)}")
+        for role, asked in forecast.asked.items()
+        if asked.looked is not None
+    ]
     made.append(("time", _time(forecast)))
     if forecast.memory_bytes is not None:
         made.append(
@@ -119,11 +124,19 @@ def _written(texts: Written) -> str:
     )
 
 
+def _looked(looked: Looked) -> str:
+    return (
+        f"{looked.looks:,}, of them {looked.distinct:,} different and {looked.cached:,} in the cache; "
+        f"left: {looked.passages:,} passages of {looked.tokens:,} tokens in {looked.batches:,} batches, as "
+        f"dear as reading about {looked.read:,} tokens"
+    )
+
+
 def _time(forecast: Forecast) -> str:
     texts = [asked.texts for asked in forecast.asked.values() if asked.texts is not None]
-    if not any(asked.batches for asked in forecast.asked.values()) and not any(
-        one.tokens for one in texts
-    ):
+    looks = [asked.looked for asked in forecast.asked.values() if asked.looked is not None]
+    left = [asked.batches for asked in forecast.asked.values()]
+    if not any((*left, *(one.tokens for one in texts), *(one.batches for one in looks))):
         return "nothing is left to ask"
     if forecast.seconds is None:
         return "not known: no batch could be timed"

@@ -351,6 +351,12 @@ SHAPES = (
     "Figure 3 of the paper: what the step changes, as means of both sides after min-max normalisation over "
     "all records (0: the smallest change, 1: the largest)."
 )
+STABILITY = (
+    "Table 3 of the paper: each record is asked for in other words too, the answer being the same, and each "
+    "time a step of its own is taken. Δα = (h' − h) · v. A drift that belongs to the fact is the same however "
+    "it is asked for: little spread beside its size, and an intraclass correlation (the share of the "
+    "variance that lies between records) near 1."
+)
 DRIFTS = {
     "loss": "loss, L' − L",
     "logit": "logit, z' − z",
@@ -370,7 +376,7 @@ def step(found: DriftStep) -> str:
         return f"{moved}."
     how = {
         "interpolation": "interpolated between the steps that were taken",
-        "scaling": "in proportion to this one",
+        "scaling": "in proportion to the nearest step that was taken",
     }
     offer = (
         ""
@@ -388,7 +394,7 @@ def steps_in_lines(results: Results) -> list[str]:
     found = results.drift
     if found is None:
         return []
-    lines = [step(one) for one in found.steps if one.eta]
+    lines = [step(one) for one in found.steps if one.attack == found.attack and one.eta]
     rows = () if found.protocol is None else found.protocol.rows
     if rows and found.protocol is not None:
         said = ", ".join(f"{row.name} {row.auc.mean:.3f} ± {row.auc.sd:.3f}" for row in rows)
@@ -404,6 +410,15 @@ def floor(found: float) -> str:
     return (
         f"A step of length 0 moves the median state by {found:.2g} of its length: what is not far above "
         "that is no drift."
+    )
+
+
+def floor_tried(check: Check) -> str:
+    """What a step of length 0 was found to do before the audit, in a sentence."""
+    return (
+        "A step of length 0 was tried on one record before the audit, beside the literal step: "
+        f"{STATUS[check.status]} ({check.limit}). {sentence(check.detail)} g_drift[eta=0] beside the attack "
+        "measures this floor on every record."
     )
 
 

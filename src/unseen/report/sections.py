@@ -40,6 +40,10 @@ if TYPE_CHECKING:
     )
 
 
+STEP_CHECK = "gradient_step"
+"""The id of the check that tries a step before the audit."""
+
+
 @dataclass(frozen=True)
 class Text:
     """A paragraph."""
@@ -133,7 +137,7 @@ def sections(results: Results, about: Mapping[str, Any] | None = None) -> tuple[
         about: run.json, or None where there is no run folder.
     """
     about = about or {}
-    gap, drift = results.optimization_gap, results.drift
+    gap, steps = results.optimization_gap, (*_drift(results), *_stability(results))
     return (
         Section("evidence", "Is the evidence valid?", _evidence(results)),
         Section("attacks", "How well do the attacks work?", _attacks(results)),
@@ -144,11 +148,7 @@ def sections(results: Results, about: Mapping[str, Any] | None = None) -> tuple[
         ),
         Section("records", "Which records are exposed?", _records(results, about)),
         *(() if gap is None else (Section("gap", "What is left to learn?", _gap(gap)),)),
-        *(
-            ()
-            if drift is None
-            else (Section("drift", "What does one step show?", _drift(results)),)
-        ),
+        *((Section("drift", "What does one step show?", steps),) if steps else ()),
         Section("groups", "Which groups?", _groups(results)),
         Section("meaning", "What does it mean?", _meaning(results, about)),
         Section("cost", "Cost and coverage", _cost(results, about)),
@@ -310,8 +310,11 @@ def _drift(results: Results) -> tuple[Block, ...]:
     blocks: list[Block] = [Text(say.WITHHELD, strong=True)] if results.invalid else []
     blocks += [Text(say.step(step), strong=not step.small) for step in found.steps if step.eta]
     blocks += [Text(say.STEP), Grid(say.STEP_HEADER, tuple(map(_step, found.steps)), _STEP_NUMBERS)]
+    tried = next((check for check in results.checks if check.id == STEP_CHECK), None)
     if found.floor is not None:
         blocks.append(Text(say.floor(found.floor)))
+    elif tried is not None:
+        blocks.append(Text(say.floor_tried(tried)))
     if found.features:
         noted = any(row.note for row in found.features)
         table = Grid(
@@ -320,8 +323,8 @@ def _drift(results: Results) -> tuple[Block, ...]:
             frozenset({1, 2}),
             intervals=tuple(row.auc for row in found.features),
         )
-        title = f"Which features of {found.attack} say something?"
-        blocks.append(Audience(title, (Text(say.FEATURES_OF_A_STEP), table)))
+        about = Text(f"Of {found.attack}. {say.FEATURES_OF_A_STEP}")
+        blocks.append(Audience("Which features say something?", (about, table)))
     if found.protocol is not None:
         blocks.append(Audience("As the paper judges", _protocol(found.protocol)))
     if found.shapes:
@@ -329,7 +332,7 @@ def _drift(results: Results) -> tuple[Block, ...]:
             ("change", "members", "non-members", "members − non-members", "0 and 1 are"),
             tuple(
                 (say.DRIFTS[one.name], number(one.members), number(one.nonmembers),
-                 signed(one.difference), f"{one.low:.3g} and {one.high:.3g}")
+                 signed(one.difference), f"{one.low:.3g} and {one.high:.3g}".replace("-", "−"))
                 for one in found.shapes
             ),
             frozenset(range(1, 5)),
@@ -338,6 +341,38 @@ def _drift(results: Results) -> tuple[Block, ...]:
             Audience("How far both sides move", (Text(say.SHAPES), Figure("drift"), means))
         )
     return tuple(blocks)
+
+
+def _stability(results: Results) -> tuple[Block, ...]:
+    found = results.stability
+    if found is None:
+        return ()
+    blocks: list[Block] = [Text(say.STABILITY)]
+    sides = {
+        f"members ({found.n[0]})": found.members,
+        f"non-members ({found.n[1]})": found.nonmembers,
+        "members − non-members": found.difference,
+    }
+    lines = tuple(
+        (name, _brief(one.size), _brief(one.spread),
+         "–" if one.agreement is None else _brief(one.agreement))
+        for name, one in sides.items() if one is not None
+    )  # fmt: skip
+    if lines:
+        header = ("", "mean |Δα|", "mean sd of Δα within a record", "ICC of Δα")
+        blocks.append(Grid(header, lines, frozenset({1, 2, 3})))
+    else:
+        blocks.append(Text(say.sentence(f"not told: {found.note}")))
+    counted = f"{found.n_paraphrases} paraphrases of {sum(found.n)} records ({found.attack})"
+    left_out = [f"{n} records without: {why}" for why, n in sorted(found.unscored.items())]
+    blocks.append(Text(say.sentence("; ".join([counted, *left_out]))))
+    return (Audience("Is the drift the same in other words?", tuple(blocks)),)
+
+
+def _brief(found: Number) -> str:
+    """A number of whatever size with its interval, three digits that count."""
+    value, low, high = (f"{one:.3g}".replace("-", "−") for one in (found.value, *found.ci))
+    return f"{value} [{low}, {high}]"
 
 
 _STEP_NUMBERS = frozenset(range(1, len(say.STEP_HEADER)))
@@ -506,6 +541,11 @@ def _cost(results: Results, about: Mapping[str, Any]) -> tuple[Block, ...]:
             of = f"{given.n_probes:,} given for {given.n_records:,} records"
             pairs.append(
                 ("probes", of + (f", {given.n_copies} copies left out" * bool(given.n_copies)))
+            )
+        if (others := data.paraphrases) is not None:
+            of = f"{others.n_paraphrases:,} given for {others.n_records:,} records"
+            pairs.append(
+                ("paraphrases", of + f", {others.n_copies} copies left out" * bool(others.n_copies))
             )
         if data.directions is not None:
             many = f"{data.directions.n} of {data.directions.width} numbers"

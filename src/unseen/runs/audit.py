@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 from unseen.attacks.base import needs_shadows
 from unseen.data.records import Records
 from unseen.data.templates import RecordEncoder, check_layout
-from unseen.runs.apart import ApartSet, Repeated, facts_of, file_of, judged_apart, read_apart
+from unseen.runs.apart import ApartSet, Repeated, facts_of, file_of, judged_apart
 from unseen.runs.collect import Cost, Model, Progress, Shadow, collect
 from unseen.runs.directed import check_width
-from unseen.runs.drifted import drifted
+from unseen.runs.drifted import drifted, stability
 from unseen.runs.fillers import filler_facts, fillers_of_target, open_fillers, tried
 from unseen.runs.folder import RunFolder
 from unseen.runs.header import begin, open_folder
@@ -152,7 +152,7 @@ def audit(
         with Store(answers_file(config) if config.cache else None) as store:
             measured = _measure(start, start.prepared.judged, store, progress)
             # After the others, whose batches are what they are without these.
-            apart = [_measure(start, one.records, store, progress) for one in start.apart]
+            apart = [_measure(start, one.records, store, progress) for one in start.prepared.apart]
         results = _finish(folder, start, about, preflight, measured, apart, started)
         if report is not None:
             report(folder, results)
@@ -173,7 +173,6 @@ class Ready:
         shadows: shadow models, not loaded.
         fillers: name -> a model that puts other words into texts.
         lent: what another audit's fusion has learned.
-        apart: further sets of non-members, each with the members.
         other_base: whether the reference is a train run from another base than the target's.
     """
 
@@ -185,7 +184,6 @@ class Ready:
     shadows: tuple[Shadow, ...] = ()
     fillers: Mapping[str, Filler] = field(default_factory=dict)
     lent: Lent | None = None
-    apart: tuple[ApartSet, ...] = ()
     other_base: bool = False
 
     @property
@@ -229,11 +227,9 @@ def ready(
     ]
     records = records or read(config)
     prepared = prepare(config, records, signals)
-    apart = read_apart(config, prepared.judged, records)
-    for sentence in (*prepared.notes, *(note for one in apart for note in one.notes)):
+    for sentence in prepared.notes:
         say(sentence)
-    further = tuple(record for one in apart for record in one.records.nonmembers)
-    refuse_informed(config, (*prepared.judged.records, *further))
+    refuse_informed(config, (*prepared.judged.records, *prepared.further))
     fillers = open_fillers(config, signals)
     models = open_models(config, target, helpers_needed(signals))
     if not one_tokenizer(models):
@@ -242,12 +238,12 @@ def ready(
         say(f"control model: {OTHER_FORMAT}")
     encoder = models[TARGET].encoder
     if isinstance(encoder, RecordEncoder):
-        check_layout(encoder, (*prepared.judged.records, *further))
+        check_layout(encoder, (*prepared.judged.records, *prepared.further))
         if trained is not None:
             trained.check_tokens(encoder, (*prepared.judged.records, *prepared.known.records))
     lent = None if config.fusion_from is None else borrow(config.fusion_from)
     if lent is not None:
-        check_apart(lent, sketched((*prepared.judged.records, *further)))
+        check_apart(lent, sketched((*prepared.judged.records, *prepared.further)))
     short = {
         name: why
         for name, (attack, _) in attacks.items()
@@ -277,6 +273,7 @@ def ready(
     for sentence in tried(fillers, prepared.judged.records):
         say(sentence)
     probes = None if prepared.given is None else prepared.given.facts.sha256
+    paraphrases = None if prepared.paraphrases is None else prepared.paraphrases.facts.sha256
     directions = None if prepared.directed is None else prepared.directed.facts.sha256
     identity = plan_id(
         config,
@@ -290,12 +287,11 @@ def ready(
         fillers,
         lent,
         probes=probes,
+        paraphrases=paraphrases,
         directions=directions,
-        apart={one.kind: one.records for one in apart},
+        apart={one.kind: one.records for one in prepared.apart},
     )
-    return Ready(
-        config, prepared, models, plan, identity, shadows, fillers, lent, apart, other_base
-    )
+    return Ready(config, prepared, models, plan, identity, shadows, fillers, lent, other_base)
 
 
 # --- the run folder ---------------------------------------------------------------------------
@@ -330,13 +326,14 @@ def numbered(shadows: Sequence[Shadow]) -> list[tuple[str, Shadow]]:
 
 
 def _described(prepared: Prepared) -> dict[str, Any]:
-    given = prepared.given
-    directed = prepared.directed
-    return (
-        prepared.judged.describe()
-        | ({} if given is None else {"probes": given.facts.model_dump(mode="json")})
-        | ({} if directed is None else {"directions": directed.facts.model_dump(mode="json")})
-    )
+    given = {
+        "probes": prepared.given,
+        "paraphrases": prepared.paraphrases,
+        "directions": prepared.directed,
+    }
+    return prepared.judged.describe() | {
+        name: one.facts.model_dump(mode="json") for name, one in given.items() if one is not None
+    }
 
 
 def answers_file(config: AuditChoices) -> Path:
@@ -384,7 +381,7 @@ def _finish(
     )
     sets = tuple(
         _judged_apart(folder, start, one, seen, (subjects, verdicts.scored))
-        for one, seen in zip(start.apart, apart, strict=True)
+        for one, seen in zip(start.prepared.apart, apart, strict=True)
     )
     data = data_facts(config, start.prepared, target.encoder, lengths, truncated)
     results = Results(
@@ -413,6 +410,7 @@ def _finish(
         limitations=LIMITATIONS,
         out_of_scope=OUT_OF_SCOPE,
         drift=drifted(judge, plan.attacks, observations, verdicts.scored.target),
+        stability=stability(judge, plan.attacks, observations),
         **concluded(judge, verdicts, data, preflight),
     )
     folder.write_table("records.parquet", judge.table(verdicts.scored))

@@ -266,7 +266,7 @@ def glances_of(
             one
             for _, _, glances in _glances(
                 _jobs(role, wanted, _answered(records), shown),
-                _materials(role, model, models, shown),
+                replace(_materials(role, model, models, shown), foreseeing=True),
             )
             if not isinstance(glances, UnscorableError)
             for one in glances

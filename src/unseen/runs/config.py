@@ -21,7 +21,7 @@ _HELP = "unseen audit finetune --help lists every option"
 _PLACES = ("model", "adapter", "base_model", "tokenizer", "run_dir", "runs", "cache_dir")
 _PLACES_OF_RECORDS = (
     "reference", "control_model", "shadow", "run_of", "members", "nonmembers", "nonmembers_apart", "data",
-    "reference_pool", "corpus", "fusion_from", "surrogate", "generator", "probes", "directions",
+    "reference_pool", "corpus", "fusion_from", "surrogate", "generator", "probes", "paraphrases", "directions",
 )  # fmt: skip
 APART = ("iid", "counterfactual", "future")
 """Kinds of non-members that can be judged apart."""
@@ -323,6 +323,11 @@ class FinetuneAudit(LayoutChoices, RecordForm, AuditChoices):
         None,
         description="file of other responses to the records, for icp_sp[source=file]: columns id and "
         "probes (a list), or id and probe",
+    )
+    paraphrases: str | None = Field(
+        None,
+        description="file of the records' prompts in other words, for g_drift_stability: columns id and "
+        "paraphrases (a list), or id and paraphrase",
     )
     directions: str | None = Field(
         None,

@@ -12,7 +12,7 @@ from unseen.attacks.base import Attack
 from unseen.data.records import Records
 from unseen.data.templates import check_layout
 from unseen.errors import UNANSWERED, ConfigError
-from unseen.runs.apart import ApartSet, Repeated, facts_of, judged_apart, read_apart
+from unseen.runs.apart import ApartSet, Repeated, facts_of, judged_apart
 from unseen.runs.judge import Judge, Scored, Subjects
 from unseen.runs.models import measure_lengths, open_encoder
 from unseen.runs.plan import check_run_of, record_faults
@@ -66,8 +66,7 @@ def check_data(
         raise ConfigError("; ".join(faults), fix="unseen check MEMBERS NONMEMBERS")
     records = records or read(config)
     prepared = prepare(config, records)
-    apart = read_apart(config, prepared.judged, records)
-    for sentence in (*prepared.notes, *(note for one in apart for note in one.notes)):
+    for sentence in prepared.notes:
         say(sentence)
     judged = prepared.judged
     encoder = open_encoder(config)
@@ -97,7 +96,9 @@ def check_data(
         access="",
         data=facts,
         attacks=verdicts.attacks,
-        apart=tuple(_of_set(config, one, attacks, (subjects, verdicts.scored)) for one in apart),
+        apart=tuple(
+            _of_set(config, one, attacks, (subjects, verdicts.scored)) for one in prepared.apart
+        ),
         checks=rows,
         validity=verdict(rows),
         limitations=LIMITATIONS,

@@ -124,6 +124,7 @@ def diagnose(
             embeddings=isinstance(models[TARGET].target, HasWordEmbeddings),
             helpers=(SURROGATE, GENERATOR),
             probes=True,
+            paraphrases=True,
             directions=True,
             inside=isinstance(models[TARGET].target, InsideTarget),
             adapter=is_adapted(models[TARGET].target),

@@ -1,12 +1,14 @@
 """What one step of gradient ascent on each record shows (G-Drift), from what was measured alone.
 
 How long the step was, what each feature of the classifier is worth (Table 2 of the paper), what the
-paper's own way of judging gives (section 4.3), and how far the drifts of both sides lie apart (Figure 3).
+paper's own way of judging gives (section 4.3), how far the drifts of both sides lie apart (Figure 3), and
+whether they stay the same under paraphrase (Table 3).
 """
 
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -16,12 +18,15 @@ import numpy as np
 
 from unseen.attacks import create, label
 from unseen.attacks.g_drift import FEWEST, GradientDriftAttack, table
+from unseen.attacks.g_drift_stability import ParaphraseStability
 from unseen.errors import TooFewRecordsError
 from unseen.metrics.correlation import difference, mean, spearman
+from unseen.metrics.repeats import repeated
 from unseen.metrics.splits import fixed_aucs, learnt_aucs, splits
 from unseen.runs.results import (
     DriftReport,
     DriftShape,
+    DriftStability,
     DriftStep,
     FeatureSet,
     Middle,
@@ -30,6 +35,7 @@ from unseen.runs.results import (
     Sides,
     SplitProtocol,
     SplitRow,
+    Steadiness,
 )
 
 if TYPE_CHECKING:
@@ -90,7 +96,7 @@ FIRST_LOSS = "loss of the same tokens"
 
 ShapeName = Literal["loss", "logit", "projection", "state"]
 
-_SPLITS = 20  # a stream of random numbers beside those of `judge`
+_SPLITS, _REPEATS = 20, 21  # streams of random numbers beside those of `judge`
 
 
 @dataclass(frozen=True)
@@ -151,6 +157,57 @@ def drifted(
         protocol=protocol(judge, seen[main], made.get(LOSS)),
         shapes=tuple(shapes(seen[main], judge.choices.confidence)),
     )
+
+
+def stability(
+    judge: Judge, attacks: Sequence[Attack], observations: Observations
+) -> DriftStability | None:
+    """How far drifts are the same under paraphrase (Table 3); None where that was not asked.
+
+    Args:
+        judge: of the run.
+        attacks: of the run; the first that asks for it is told.
+        observations: what was measured.
+    """
+    attack = next((attack for attack in attacks if isinstance(attack, ParaphraseStability)), None)
+    if attack is None:
+        return None
+    (signal,) = attack.signals()
+    judged, values = judge.subjects, observations.values.get(signal, {})
+    places = np.flatnonzero([id_ in values for id_ in judged.ids])
+    moved: list[FloatArray] = [values[judged.ids[i]].moved for i in places]
+    member = judged.member[places]
+    sides = [np.flatnonzero(side).tolist() for side in (member, ~member)]
+    missing = observations.missing.get(signal, {})
+    about = {
+        "attack": label(attack),
+        "n": tuple(map(len, sides)),
+        "n_paraphrases": sum(len(one) - 1 for one in moved),
+        "unscored": dict(Counter(missing[id_] for id_ in judged.ids if id_ in missing)),
+    }
+
+    def of_side(side: Sequence[int]) -> list[Any] | None:
+        return None if judged.clusters is None else [judged.clusters[places[i]] for i in side]
+
+    try:
+        found = repeated(
+            *([moved[i] for i in side] for side in sides),
+            rng=np.random.default_rng([judge.choices.seed, _REPEATS]),
+            confidence=judge.choices.confidence,
+            draws=judge.choices.bootstrap,
+            clusters=(of_side(sides[0]), of_side(sides[1])),
+        )
+    except TooFewRecordsError as error:
+        return DriftStability(**about, note=error.problem)
+    members, nonmembers, apart = (
+        Steadiness(
+            size=Number.of(one.size),
+            spread=Number.of(one.spread),
+            agreement=None if one.agreement is None else Number.of(one.agreement),
+        )
+        for one in found
+    )
+    return DriftStability(**about, members=members, nonmembers=nonmembers, difference=apart)
 
 
 def _seen(judge: Judge, attack: GradientDriftAttack, observations: Observations) -> _Seen:

@@ -17,15 +17,18 @@ from unseen.attacks import label
 from unseen.errors import OutOfMemoryError
 from unseen.metrics.roc import resolution
 from unseen.runs.audit import Note, Ready, answers_file, ready
-from unseen.runs.collect import Model, Progress, prompts_of, questions
+from unseen.runs.collect import Model, Progress, glances_of, prompts_of, questions
 from unseen.runs.models import described
 from unseen.runs.rendered import rendered
 from unseen.runs.results import Part, RenderedPart, Resolution
 from unseen.scoring.engine import Engine
 from unseen.scoring.generation import Generation, Sheet
+from unseen.scoring.looking import Glance, Looking, Sight
 from unseen.scoring.planner import n_read, n_tokens
 from unseen.scoring.store import Store
 from unseen.signals.base import CONTROL, REFERENCE, SHADOW, TARGET
+from unseen.targets.access import InsideTarget
+from unseen.targets.looks import passes
 from unseen.types import Batch, Prompt, Request
 
 if TYPE_CHECKING:
@@ -63,6 +66,21 @@ class Written(Part):
     time: Timing | None = Field(None, description="of texts that are all as long as they may be")
 
 
+class Looked(Part):
+    """Looks inside one model: at states, gradients, and what a gradient step changes."""
+
+    looks: int = Field(description="looks at passages, of all attacks")
+    distinct: int = Field(description="of them different: each is taken once")
+    cached: int = Field(description="taken already")
+    batches: int = Field(description="batches that are left to run")
+    passages: int = Field(description="passages in them")
+    tokens: int = Field(description="tokens in these, each passage once")
+    read: int = Field(
+        description="the same times the forward passes, about, that looking takes: a step some four"
+    )
+    time: Timing | None = Field(None, description="null where nothing is left, or no batch fitted")
+
+
 class Asked(Part):
     """What one model would be asked."""
 
@@ -73,6 +91,7 @@ class Asked(Part):
     tokens: int = Field(description="tokens that the model reads in them")
     time: Timing | None = Field(None, description="null where nothing is left, or no batch fitted")
     texts: Written | None = Field(None, description="null where it writes none")
+    looked: Looked | None = Field(None, description="null where nobody looks inside it")
 
 
 class Resolved(Part):
@@ -117,6 +136,7 @@ class Forecast(Part):
         """What was timed, of all models."""
         found = [asked.time for asked in self.asked.values()]
         found += [asked.texts.time for asked in self.asked.values() if asked.texts is not None]
+        found += [asked.looked.time for asked in self.asked.values() if asked.looked is not None]
         return [time for time in found if time is not None]
 
     @property
@@ -162,10 +182,15 @@ def estimate(
             prompts_of(plan.signals, records.records, models, shown=start.shown)
             for records in _sets(start)
         )
+        glances = _joined(
+            glances_of(plan.signals, records.records, models, shown=start.shown)
+            for records in _sets(start)
+        )
         for role, requests in _questions(start, None, progress).items():
             one = _asked(start, models[role], requests, store, notes)
             texts = _texts(start, models[role], prompts[role], store, notes)
-            asked[role] = one.model_copy(update={"texts": texts})
+            looked = _looked(start, models[role], glances[role], store, notes)
+            asked[role] = one.model_copy(update={"texts": texts, "looked": looked})
         of_shadows = []
         for shadow in start.shadows:
             with shadow.opened() as model:
@@ -184,7 +209,7 @@ def estimate(
         shadows=tuple(dict(shadow.facts) for shadow in start.shadows),
         access=models[TARGET].target.access.word,
         n=n,
-        apart={one.kind: len(one.records.nonmembers) for one in start.apart},
+        apart={one.kind: len(one.records.nonmembers) for one in start.prepared.apart},
         set_aside=(len(prepared.known.members), len(prepared.known.nonmembers)),
         dropped=len(prepared.dropped),
         example=rendered(prepared.judged.records, models[TARGET].encoder),
@@ -223,7 +248,7 @@ def _questions(
 
 def _sets(start: Ready) -> list[Records]:
     """The judged records, and members with each further set of non-members."""
-    return [start.prepared.judged, *(one.records for one in start.apart)]
+    return [start.prepared.judged, *(one.records for one in start.prepared.apart)]
 
 
 def _joined(asked: Iterable[Mapping[str, list[T]]]) -> dict[str, list[T]]:
@@ -302,6 +327,62 @@ def _seconds_to_write(model: Model, sheet: Sheet, n: int) -> float:
     return time.perf_counter() - started
 
 
+def _looked(
+    start: Ready, model: Model, glances: Sequence[Glance], store: Store, notes: list[str]
+) -> Looked | None:
+    """The looks inside one model; a few batches are looked at to see how long it takes."""
+    if not glances or not isinstance(model.target, InsideTarget):
+        return None
+    looking = Looking(model.target, store, batch_tokens=start.config.batch_tokens)
+    distinct, todo = looking.remaining(glances)
+    sizes = [sum(len(passage.ids) for passage in sight.passages) for sight in todo]
+    read = [passes(sight.looks) * n for sight, n in zip(todo, sizes, strict=True)]
+    return Looked(
+        looks=len(glances),
+        distinct=len(distinct),
+        cached=len(distinct) - sum(len(sight.glances) for sight in todo),
+        batches=len(todo),
+        passages=sum(len(sight.passages) for sight in todo),
+        tokens=sum(sizes),
+        read=sum(read),
+        time=_time_looks(model.target, todo, read, notes),
+    )
+
+
+def _time_looks(
+    target: InsideTarget, todo: Sequence[Sight], read: Sequence[int], notes: list[str]
+) -> Timing | None:
+    """Times a few of the batches; what is seen is thrown away."""
+    if not todo:
+        return None
+    begun = time.perf_counter()
+    # The longest rows come first: with them, memory is known too, and nothing is cold any more.
+    if _seconds_to_look(target, todo[0]) is None:
+        notes.append(f"{target.name}: the largest look does not fit: it would be halved")
+    timed: list[tuple[int, float]] = []
+    for place in _places(len(todo)):
+        if timed and time.perf_counter() - begun > _LONGEST:
+            break
+        seconds = _seconds_to_look(target, todo[place])
+        if seconds is not None:
+            timed.append((read[place], seconds))
+    return timing([(sum(read), timed)])
+
+
+def _seconds_to_look(target: InsideTarget, sight: Sight) -> float | None:
+    started = time.perf_counter()
+    try:
+        target.look(sight.looks, sight.passages)
+    except OutOfMemoryError:
+        return None
+    return max(time.perf_counter() - started, 1e-9)
+
+
+def _places(n: int) -> list[int]:
+    """Which of n batches are timed: some that are spread over all of them."""
+    return sorted({(2 * i + 1) * n // (2 * PROBES) for i in range(PROBES)})
+
+
 def _together(asked: Sequence[Asked]) -> Asked:
     """What several models would be asked one after another."""
     times = [one.time for one in asked if one.time is not None]
@@ -334,7 +415,7 @@ def _timing(model: Model, todo: Sequence[Batch], notes: list[str]) -> Timing | N
         if _seconds(model, batches[0]) is None:
             notes.append(f"{model.target.name}: the largest batch does not fit: it would be halved")
         timed: list[tuple[int, float]] = []
-        for place in sorted({(2 * i + 1) * len(batches) // (2 * PROBES) for i in range(PROBES)}):
+        for place in _places(len(batches)):
             if timed and time.perf_counter() - begun > _LONGEST:
                 break
             batch = batches[place]

@@ -48,6 +48,7 @@ from unseen.signals.base import (
     helpers_needed,
     key,
     needs_adapter,
+    paraphrases_needed,
     pool_needed,
     probes_needed,
 )
@@ -70,13 +71,13 @@ if TYPE_CHECKING:
 _NOT_OF_THE_PLAN = {
     "run_dir", "runs", "cache_dir", "cache", "offline", "batch_tokens", "threads", "reveal", "keep_tokens",
     "members", "nonmembers", "data", "reference_pool", "model", "adapter", "base_model", "reference",
-    "shadow", "control_model", "nonmembers_apart", "corpus", "surrogate", "generator", "probes", "directions",
-    "gate", "run_of", "fusion_from",
+    "shadow", "control_model", "nonmembers_apart", "corpus", "surrogate", "generator", "probes",
+    "paraphrases", "directions", "gate", "run_of", "fusion_from",
 }  # fmt: skip
 
 _HELPERS = {
     SURROGATE: "it needs a surrogate, a model that tells its log-probabilities",
-    GENERATOR: "it needs a generator, a model that writes other responses",
+    GENERATOR: "it needs a generator, a model that says things in other words",
 }
 _OF_A_MODEL = ("adapter", "base_model", "revision", "tokenizer")
 _OF_EVERY_MODEL = ("dtype", "device", "attn_implementation", "trust_remote_code")
@@ -312,9 +313,10 @@ def _refuse_idle_helpers(config: FinetuneAudit, run: Sequence[Attack]) -> None:
         ConfigError: with what would ask them.
     """
     needed = helpers_needed(signal for attack in run for signal in attack.signals())
-    for role, who in ((SURROGATE, "petal"), (GENERATOR, "icp_sp[source=generate]")):
+    writing = ("icp_sp[source=generate]", "g_drift_stability[source=generate]")
+    for role, who in ((SURROGATE, ("petal",)), (GENERATOR, writing)):
         if getattr(config, role) is not None and role not in needed:
-            raise unread(role, who)
+            raise unread(role, *who)
 
 
 def _fix(config: FinetuneAudit, attack: Attack, models: dict[str, Model]) -> str:
@@ -357,6 +359,7 @@ def _obstacle(config: FinetuneAudit, attack: Attack, models: dict[str, Model]) -
         embeddings=isinstance(models[TARGET].target, HasWordEmbeddings),
         helpers=[role for role in (SURROGATE, GENERATOR) if role in models],
         probes=config.probes is not None,
+        paraphrases=config.paraphrases is not None,
         directions=config.directions is not None,
         inside=isinstance(models[TARGET].target, InsideTarget),
         adapter=is_adapted(models[TARGET].target),
@@ -374,6 +377,7 @@ def obstacle(
     embeddings: bool,
     helpers: Collection[str],
     probes: bool,
+    paraphrases: bool,
     directions: bool,
     inside: bool,
     adapter: bool,
@@ -390,6 +394,7 @@ def obstacle(
         embeddings: whether the target shows its word embeddings.
         helpers: roles of the attacker's own models that there are: surrogate, generator.
         probes: whether the user gives probes.
+        paraphrases: whether the user gives paraphrases of prompts.
         directions: whether the user gives directions.
         inside: whether the target shows its states and gradients.
         adapter: whether the target is an adapter on a base.
@@ -408,6 +413,8 @@ def obstacle(
         return f"{_HELPERS[role]}: --{role} MODEL, or --reference MODEL, which then serves as one"
     if not probes and probes_needed(attack.signals()):
         return "it needs responses to probe with: --probes FILE"
+    if not paraphrases and paraphrases_needed(attack.signals()):
+        return "it needs prompts in other words: --paraphrases FILE"
     if not directions and directions_needed(attack.signals()):
         return "it needs directions to project states onto: --directions FILE"
     if not pool and pool_needed(attack.signals()):
@@ -525,6 +532,7 @@ def plan_id(
     lent: Lent | None = None,
     *,
     probes: str | None = None,
+    paraphrases: str | None = None,
     directions: str | None = None,
     apart: Mapping[str, Records] | None = None,
 ) -> str:
@@ -552,6 +560,8 @@ def plan_id(
         about["fusion_from"] = lent.sha256
     if probes is not None:
         about["probes"] = probes
+    if paraphrases is not None:
+        about["paraphrases"] = paraphrases
     if directions is not None:
         about["directions"] = directions
     if apart:

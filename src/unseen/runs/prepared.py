@@ -16,10 +16,18 @@ from unseen.data.shift import telling_words
 from unseen.data.split import JUDGED_PER_KNOWN, set_aside
 from unseen.data.templates import RecordEncoder
 from unseen.errors import ConfigError
+from unseen.runs.apart import ApartSet, read_apart
 from unseen.runs.directed import Directed, read_directions
-from unseen.runs.given import Given, read_probes
+from unseen.runs.given import Given, read_paraphrases, read_probes
 from unseen.runs.rendered import rendered
-from unseen.runs.results import CorpusFacts, DataFacts, ReferencePool, Side
+from unseen.runs.results import (
+    CorpusFacts,
+    DataFacts,
+    GivenParaphrases,
+    GivenProbes,
+    ReferencePool,
+    Side,
+)
 from unseen.runs.shown import read_corpus, read_pool
 from unseen.signals.base import (
     Encoder,
@@ -34,6 +42,7 @@ from unseen.signals.retrieval import Pool
 
 if TYPE_CHECKING:
     from unseen.runs.config import FinetuneAudit
+    from unseen.types import Record
 
 
 @dataclass
@@ -50,8 +59,15 @@ class Prepared:
     pool_facts: ReferencePool | None = None
     corpus: Corpus | None = None
     corpus_facts: CorpusFacts | None = None
-    given: Given | None = None
+    given: Given[GivenProbes] | None = None
+    paraphrases: Given[GivenParaphrases] | None = None
     directed: Directed | None = None
+    apart: tuple[ApartSet, ...] = ()
+
+    @property
+    def further(self) -> tuple[Record, ...]:
+        """The non-members that are judged apart, of all sets."""
+        return tuple(row for one in self.apart for row in one.records.nonmembers)
 
     @property
     def shown(self) -> Shown:
@@ -61,7 +77,8 @@ class Prepared:
             known_nonmembers=self.known.nonmembers,
             pool=self.pool,
             corpus=self.corpus,
-            probes=None if self.given is None else self.given.probes,
+            probes=None if self.given is None else self.given.texts,
+            paraphrases=None if self.paraphrases is None else self.paraphrases.texts,
             directions=None if self.directed is None else self.directed.vectors,
         )
 
@@ -112,13 +129,18 @@ def prepare(config: FinetuneAudit, records: Records, signals: Iterable[Signal] =
     if words:
         # Said to whoever has the records; the run folder counts them, unless text is revealed.
         notes.append(f"words that tell members from non-members: {', '.join(words)}")
-    given = read_probes(config, split.audited.records, signals)
+    sets = read_apart(config, split.audited, records)
+    notes += [note for one in sets for note in one.notes]
+    asked = (*split.audited.records, *(row for one in sets for row in one.records.nonmembers))
+    given = read_probes(config, asked, signals)
     notes += () if given is None else given.notes
+    paraphrases = read_paraphrases(config, asked, signals)
+    notes += () if paraphrases is None else paraphrases.notes
     directed = read_directions(config, signals)
-    shown = read_pool(config, split.audited.records, signals)
+    shown = read_pool(config, asked, signals)
     pool, facts = (None, None) if shown is None else (shown.pool, shown.facts)
     notes += () if shown is None else shown.notes
-    counted = read_corpus(config, split.audited.records, pool, signals)
+    counted = read_corpus(config, asked, pool, signals)
     corpus, corpus_facts = (None, None) if counted is None else (counted.corpus, counted.facts)
     notes += () if counted is None else counted.notes
     return Prepared(
@@ -133,7 +155,9 @@ def prepare(config: FinetuneAudit, records: Records, signals: Iterable[Signal] =
         corpus=corpus,
         corpus_facts=corpus_facts,
         given=given,
+        paraphrases=paraphrases,
         directed=directed,
+        apart=sets,
     )
 
 
@@ -195,6 +219,7 @@ def data_facts(
         reference_pool=prepared.pool_facts,
         corpus=prepared.corpus_facts,
         probes=None if prepared.given is None else prepared.given.facts,
+        paraphrases=None if prepared.paraphrases is None else prepared.paraphrases.facts,
         directions=None if prepared.directed is None else prepared.directed.facts,
         truncated=truncated,
         repeated=(prepared.repeated["members"], prepared.repeated["nonmembers"]),

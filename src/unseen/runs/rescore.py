@@ -15,7 +15,7 @@ from unseen.attacks.transferred import Transferred
 from unseen.errors import ConfigError
 from unseen.runs.apart import again
 from unseen.runs.config import FinetuneAudit, StatisticsChoices, configure
-from unseen.runs.drifted import drifted
+from unseen.runs.drifted import drifted, stability
 from unseen.runs.folder import RunFolder
 from unseen.runs.fused import obstacles, repeated, sources
 from unseen.runs.judge import Judge, Scored
@@ -102,6 +102,7 @@ def rescore(
                 "apart": tuple(
                     again(one, config, folder, (subjects, verdicts.scored)) for one in before.apart
                 ),
+                "stability": stability(judge, run, observations),
                 **concluded(judge, verdicts, before.data, of_preflight(before.checks)),
             }
         )
@@ -244,13 +245,20 @@ def _taken_over(
             continue
         name = label(attack)
         if name not in had:
-            raise ConfigError(
-                f"attack {name} needs what this run has not measured, or not kept",
-                fix=f"{_anew(done, name)}   (what is in the cache is not asked again; --keep-tokens "
-                "lets unseen score add attacks)",
-            )
+            raise _lacking(attack, done)
         taken[name] = had[name]
     return taken
+
+
+def _lacking(attack: Attack, done: FinishedRun) -> ConfigError:
+    """Why an attack cannot be added to a run, and the command that runs it."""
+    name, aside = label(attack), "what is in the cache is not asked again"
+    if any(getattr(signal, "private", False) for signal in attack.signals()):
+        why = "no run folder keeps: text could be read back from it"
+    else:
+        why = "this run has not measured, or not kept"
+        aside = f"{aside}; --keep-tokens lets unseen score add attacks"
+    return ConfigError(f"attack {name} needs what {why}", fix=f"{_anew(done, name)}   ({aside})")
 
 
 def _anew(done: FinishedRun, name: str) -> str:

@@ -316,6 +316,31 @@ class DriftReport(Part):
     shapes: tuple[DriftShape, ...] = Field((), description="Figure 3")
 
 
+class Steadiness(Part):
+    """How far the drift of a projection is the same under paraphrase."""
+
+    size: Number = Field(description="mean of |Δα|, Δα = (h' - h) . v")
+    spread: Number = Field(
+        description="mean over records of the standard deviation of Δα within a record"
+    )
+    agreement: Number | None = Field(
+        description="intraclass correlation ICC(1) of Δα; null where nothing varies"
+    )
+
+
+class DriftStability(Part):
+    """A step on each record and on paraphrases of its prompt, the answer being the same (Table 3)."""
+
+    attack: str
+    n: tuple[int, int] = Field(description="members and non-members with a paraphrase")
+    n_paraphrases: int = Field(description="of all of them")
+    unscored: dict[str, int] = Field(default_factory=dict, description="records without, by reason")
+    members: Steadiness | None = None
+    nonmembers: Steadiness | None = None
+    difference: Steadiness | None = Field(None, description="members minus non-members")
+    note: str | None = Field(None, description="why there are no numbers")
+
+
 class Epsilon(Part):
     """A lower bound on epsilon, or a number that is none."""
 
@@ -396,6 +421,18 @@ class GivenProbes(Part):
     n_copies: int = Field(description="of them the record's own response: never shown")
 
 
+class GivenParaphrases(Part):
+    """Prompts of the records in other words, given by the user, without their text."""
+
+    path: str
+    sha256: str = Field(
+        description="of the paraphrases of the audited records, not of the file's bytes"
+    )
+    n_records: int = Field(description="audited records that have any")
+    n_paraphrases: int
+    n_copies: int = Field(description="of them the record's own prompt: left out")
+
+
 class GivenDirections(Part):
     """Directions that the user gives to project states onto."""
 
@@ -424,6 +461,7 @@ class DataFacts(Part):
     )
     corpus: CorpusFacts | None = Field(None, description="null where no attack counts tokens")
     probes: GivenProbes | None = Field(None, description="null where the user gives none")
+    paraphrases: GivenParaphrases | None = Field(None, description="null where the user gives none")
     directions: GivenDirections | None = Field(None, description="null where the user gives none")
     truncated: int = Field(0, description="judged records that were cut to fit the context")
     repeated: tuple[int, int] = Field(
@@ -534,6 +572,9 @@ class Results(Part):
     )
     drift: DriftReport | None = Field(
         None, description="null where no attack g_drift was run, or nothing could be stepped on"
+    )
+    stability: DriftStability | None = Field(
+        None, description="null where the attack g_drift_stability was not run"
     )
     epsilon: Epsilon | None = None
     slices: tuple[Slice, ...] = ()

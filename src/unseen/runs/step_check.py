@@ -14,7 +14,7 @@ from unseen.errors import TargetError, UnscorableError
 from unseen.runs.collect import Model
 from unseen.runs.results import Check, Status
 from unseen.signals.base import Materials, Signal
-from unseen.signals.gradient_drift import TakesSteps
+from unseen.signals.gradient_drift import TakesSteps, asked_about
 from unseen.targets.access import InsideTarget
 from unseen.targets.looks import StepLook
 from unseen.types import Passage, Record
@@ -79,10 +79,10 @@ def _tried(
         materials = Materials(model.encoder)
         for record in records:
             try:
-                passages = signal.passages(record, materials)
+                passage = asked_about(record, materials, signal.tokens)
             except UnscorableError:
                 continue
             look = StepLook(eta=signal.eta, weights=signal.weights)
-            found[signal.of, signal.weights] = (signal.of, look, passages[0])
+            found[signal.of, signal.weights] = (signal.of, look, passage)
             break
     return list(found.values())

@@ -580,6 +580,14 @@ def probes_needed(signals: Iterable[Signal]) -> bool:
     return any(getattr(signal, "needs_probes", False) for signal in signals)
 
 
+def paraphrases_needed(signals: Iterable[Signal]) -> bool:
+    """Whether any of the signals looks at paraphrases of prompts that the user gives.
+
+    Such a signal says so by a property `needs_paraphrases`.
+    """
+    return any(getattr(signal, "needs_paraphrases", False) for signal in signals)
+
+
 def directions_needed(signals: Iterable[Signal]) -> bool:
     """Whether any of the signals projects states onto directions that the user gives.
 

@@ -32,8 +32,9 @@ class TakesSteps(Protocol):
     def weights(self) -> Weights:
         """What takes it."""
 
-    def passages(self, record: Record, materials: Materials) -> tuple[Passage, ...]:
-        """What is stepped on."""
+    @property
+    def tokens(self) -> Tokens:
+        """Whose loss it raises."""
 
 
 @dataclass(frozen=True)

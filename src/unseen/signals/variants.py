@@ -34,6 +34,13 @@ Here is a text.
 
 Write this text anew. Say the same in other words, and change some of the details. Write the text \
 alone, without a heading and without a comment."""
+_OF_A_PROMPT = """\
+Here is a question.
+
+{prompt}
+
+Ask the same question in other words. Its answer must stay the same. Write the question alone, without a \
+heading and without a comment."""
 _REFUSAL = re.compile(
     r"\W*(i['’]?m sorry|i am sorry|sorry\b|i can(no|['’])t\b|i['’]?m (unable|not able)|"
     r"i am (unable|not able)|as an ai\b)",
@@ -71,6 +78,7 @@ class WrittenVariants:
 
     gives: ClassVar[type] = Variants
     private: ClassVar[bool] = True
+    varied: ClassVar[str] = "response"
     of: str = GENERATOR
     variants: int = 5
     temperature: float = 0.8
@@ -109,9 +117,9 @@ class WrittenVariants:
         found = self._usable(record, texts)
         if not found:
             said = [text for text in map(_cleaned, texts) if text]
-            copied = any(folded(text) == folded(response_of(record)) for text in said)
+            copied = any(folded(text) == folded(self._own(record)) for text in said)
             reason = (
-                "the generator repeats the response"
+                f"the generator repeats the {self.varied}"
                 if copied
                 else "the generator refuses to write a variant"
                 if said
@@ -125,20 +133,26 @@ class WrittenVariants:
     ) -> tuple[Prompt, ...]:
         if not n:
             return ()
-        encoder, response = materials.encoder, response_of(record)
-        before = "\n".join(turn.content for turn in record.turns[:-1] if turn.role != "system")
-        wording = _OF_AN_ANSWER if before.strip() else _OF_A_TEXT
-        asked = wording.format(prompt=before.strip(), response=response.strip())
-        ids = encoder.prompt((Turn("user", asked),))
-        longest = 2 * len(encoder.tokenizer.encode(response)) + 16
+        encoder, own = materials.encoder, self._own(record)
+        ids = encoder.prompt((Turn("user", self._asked(record)),))
+        longest = 2 * len(encoder.tokenizer.encode(own)) + 16
         longest = min(longest, encoder.max_length - len(ids))
         return tuple(Prompt(ids, longest, self._sampling, first + j) for j in range(n))
 
+    def _own(self, record: Record) -> str:
+        """What is varied."""
+        return response_of(record)
+
+    def _asked(self, record: Record) -> str:
+        """What the generator gets."""
+        before = "\n".join(turn.content for turn in record.turns[:-1] if turn.role != "system")
+        wording = _OF_AN_ANSWER if before.strip() else _OF_A_TEXT
+        return wording.format(prompt=before.strip(), response=response_of(record).strip())
+
     def _usable(self, record: Record, texts: Sequence[str]) -> list[str]:
         """Variants without repetitions, in their order."""
-        response = response_of(record)
-        refuses = _REFUSAL.match(response) is not None
-        own, seen, found = folded(response), set[str](), list[str]()
+        refuses = _REFUSAL.match(self._own(record)) is not None
+        own, seen, found = folded(self._own(record)), set[str](), list[str]()
         for text in map(_cleaned, texts):
             same = folded(text)
             if same and same != own and same not in seen:
@@ -151,6 +165,24 @@ class WrittenVariants:
     @property
     def _sampling(self) -> Sampling:
         return Sampling(self.temperature, 0, 0.95, self.seed)
+
+
+@dataclass(frozen=True)
+class WrittenParaphrases(WrittenVariants):
+    """K paraphrases of the last prompt by a generator, as `WrittenVariants` are of the response.
+
+    Attributes:
+        variants: K, the most paraphrases of a record.
+    """
+
+    varied: ClassVar[str] = "prompt"
+    variants: int = 2
+
+    def _own(self, record: Record) -> str:
+        return last_prompt(record)
+
+    def _asked(self, record: Record) -> str:
+        return _OF_A_PROMPT.format(prompt=last_prompt(record).strip())
 
 
 @dataclass(frozen=True)
@@ -229,14 +261,23 @@ class VariantProbes:
         (writing,) = self.built_on
         if materials.foreseeing:  # for a plan: as many, and as long as the response
             return [f"{response_of(record)} {'.' * j}" for j in range(1, self.probes + 1)]
-        found: Any = materials.written.get(writing, {}).get(record.id)
-        if isinstance(found, UnscorableError):
-            raise found
-        if found is None:
-            reason = "no variant was written"
-            raise UnscorableError(reason)
-        texts: tuple[str, ...] = found.texts
-        return texts
+        return written_for(record, writing, materials)
+
+
+def written_for(record: Record, writing: Signal, materials: Materials) -> tuple[str, ...]:
+    """What a generator has written for a record.
+
+    Raises:
+        UnscorableError: with the reason, where that is nothing.
+    """
+    found: Any = materials.written.get(writing, {}).get(record.id)
+    if isinstance(found, UnscorableError):
+        raise found
+    if found is None:
+        reason = "no variant was written"
+        raise UnscorableError(reason)
+    texts: tuple[str, ...] = found.texts
+    return texts
 
 
 def response_of(record: Record) -> str:
@@ -250,6 +291,19 @@ def response_of(record: Record) -> str:
         reason = "the record does not end with a response"
         raise UnscorableError(reason)
     return last.content
+
+
+def last_prompt(record: Record) -> str:
+    """What the user says last.
+
+    Raises:
+        UnscorableError: where that is nothing.
+    """
+    said = [turn.content for turn in record.turns if turn.role == "user"]
+    if not said or not said[-1].strip():
+        reason = "the record has no prompt"
+        raise UnscorableError(reason)
+    return said[-1]
 
 
 def folded(text: str) -> str:

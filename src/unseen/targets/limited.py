@@ -4,13 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 
 from unseen.errors import AccessError, ConfigError
-from unseen.targets.access import Access, LogprobTarget, WhiteBoxTarget
-from unseen.types import GREEDY, Batch, Encoded, Sampling, Tokenizer, TokenStats
+from unseen.targets.access import (
+    Access,
+    InsideTarget,
+    LogprobTarget,
+    WhiteBoxTarget,
+    is_adapted,
+)
+from unseen.targets.looks import Look, Seen, StepLook
+from unseen.types import GREEDY, Batch, Encoded, Passage, Sampling, Tokenizer, TokenStats
 
 
 class LimitedTarget:
@@ -110,6 +117,32 @@ class LimitedTarget:
         """Needs the weights."""
         self._need(Access.WHITE_BOX)
         return cast("WhiteBoxTarget", self._inner).after_step(examples, learning_rate=learning_rate)
+
+    @property
+    def has_adapter(self) -> bool:
+        """Whether the inner target is an adapter on a base."""
+        return is_adapted(self._inner)
+
+    @property
+    def width(self) -> int:
+        """The inner target's, where it shows its states."""
+        return cast("InsideTarget", self._inner).width
+
+    def check_step(self, look: StepLook, passage: Passage) -> Any:
+        """Needs the weights."""
+        self._need(Access.WHITE_BOX)
+        return cast("Any", self._inner).check_step(look, passage)
+
+    def look(self, looks: Sequence[Look], passages: Sequence[Passage]) -> list[list[Seen]]:
+        """Needs the weights.
+
+        Raises:
+            AccessError: below, or where the inner target does not show its inside.
+        """
+        self._need(Access.WHITE_BOX)
+        if not isinstance(self._inner, InsideTarget):
+            raise AccessError(f"{self.name} does not show its states and gradients")
+        return self._inner.look(looks, passages)
 
     def _need(self, access: Access) -> None:
         if self.access < access:

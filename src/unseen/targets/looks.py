@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Literal, Protocol, get_args
 
@@ -178,6 +178,19 @@ class StatesLook:
     @property
     def key(self) -> str:
         return self.name
+
+
+def passes(looks: Sequence[Look]) -> int:
+    """Forward passes that looks cost that are taken together, about.
+
+    A step takes one forward and one backward pass, which costs no more where no weight asks for its
+    gradient, and for each length one more with corrections, which cost up to as much again; a gradient's
+    norm a forward and a backward pass and products in each layer; states one forward pass.
+    """
+    lengths = {look.eta for look in looks if isinstance(look, StepLook)}
+    if lengths:
+        return 2 + 2 * len(lengths)
+    return 3 if any(isinstance(look, NormLook) for look in looks) else 1
 
 
 WEIGHTS: tuple[Weights, ...] = get_args(Weights)

@@ -79,9 +79,8 @@ def _checked(opened: Opened, weights: Weights, passage: Passage) -> NormCheck:
         return NormCheck(str(why), None)
     literal = float(literal_norms(opened, weights, [passage]))
     share = abs(batched - literal) / literal if literal else abs(batched)
-    if share > OFF.get(
-        str(opened.model.dtype), _HALF
-    ):  # not-a-number is not above it: it is the record's
+    limit = OFF.get(str(opened.model.dtype), _HALF)
+    if share > limit:  # not-a-number is not above it: it is the record's, and is counted there
         return NormCheck(f"it would be off by {share:.1%} on the first record", share)
     return NormCheck(None, share)
 
@@ -178,12 +177,11 @@ class _Squares(Tape):
         a, d = self.inputs.pop(owner.module), _exact(d)
         if owner.kind == "embedding":
             square = self._of_embedding(owner, a, d)
-        elif owner.kind == "norm":
-            square = _of_norm(owner, _exact(a), d)
         else:
-            square = _of_linear(owner, _exact(a), d)
-            if owner.tied_to is not None:
-                self.head = owner, _exact(a), d
+            a = _exact(a)
+            square = (_of_norm if owner.kind == "norm" else _of_linear)(owner, a, d)
+        if owner.tied_to is not None:
+            self.head = owner, a, d
         self.total += square.to(self.total)
 
     def _of_embedding(self, owner: Owner, ids: Any, g: Any) -> Any:
