@@ -181,16 +181,16 @@ def looked_into(model: Model, records: Sequence[Record], *, alone: int | None = 
     """
     member = np.arange(len(records)) % 2 == 0
     judged, known = list(records[:N_AUDITED]), list(records[N_AUDITED:])
-    said = in_other_words(records)
+    said = Shown(paraphrases=in_other_words(records))
     with Store() as store:
         seen, _ = collect(
-            signals_of(INSIDE), judged + known, {TARGET: model}, store=store, paraphrases=said
+            signals_of(INSIDE), judged + known, {TARGET: model}, store=store, shown=said
         )
     audited = seen.select([one.id for one in judged])
     if alone is not None:
         with Store() as store:  # in a batch of its own
             audited, _ = collect(
-                signals_of(INSIDE), [judged[alone]], {TARGET: model}, store=store, paraphrases=said
+                signals_of(INSIDE), [judged[alone]], {TARGET: model}, store=store, shown=said
             )
     return World(
         audited,

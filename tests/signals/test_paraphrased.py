@@ -14,7 +14,7 @@ from unseen.data.templates import Layout, RecordEncoder
 from unseen.errors import UnscorableError
 from unseen.runs.collect import Model, collect, glances_of
 from unseen.scoring.store import Store
-from unseen.signals.base import Materials
+from unseen.signals.base import Materials, Shown
 from unseen.signals.gradient_drift import GradientDrift
 from unseen.signals.paraphrased import ParaphrasedDrift
 from unseen.signals.variants import Variants, WrittenParaphrases
@@ -96,7 +96,7 @@ def test_steps_are_those_of_each_wording_alone(tmp_path: Path) -> None:
     models = {"target": Model(target, encoder)}
     plain, asked = GradientDrift(), ParaphrasedDrift()
     other = Record("s", (Turn("user", "In which town?"), RECORD.turns[1]))
-    more: dict[str, Any] = {"paraphrases": {"r": ["In which town?"]}}
+    more: dict[str, Any] = {"shown": Shown(paraphrases={"r": ["In which town?"]})}
     glances = glances_of([asked], [RECORD, other], models, **more)
     assert len(glances["target"]) == 2, "of one record; the other has none"
     with Store() as store:
