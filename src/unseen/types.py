@@ -179,12 +179,14 @@ class Prompt:
         max_new_tokens: the most tokens of the answer.
         sampling: how it is drawn.
         number: another number, another draw of the same prompt.
+        stop: the answer ends with the token at which its text holds this; "" ends nothing.
     """
 
     ids: tuple[int, ...]
     max_new_tokens: int
     sampling: Sampling = GREEDY
     number: int = 0
+    stop: str = ""
 
     def __post_init__(self) -> None:
         if not self.ids or self.max_new_tokens < 1:

@@ -12,7 +12,13 @@ from unseen.types import Prompt, Sampling
 
 WARM = Sampling(1.0, seed=2)
 PROMPTS = [
-    Prompt(tuple(b"abcdefgh"[: 1 + i % 7]), 3 + i % 4, WARM if i % 3 else Sampling(), i % 2)
+    Prompt(
+        tuple(b"abcdefgh"[: 1 + i % 7]),
+        3 + i % 4,
+        WARM if i % 3 else Sampling(),
+        i % 2,
+        "e" if i % 5 == 0 else "",
+    )
     for i in range(24)
 ]
 
@@ -44,6 +50,7 @@ def alone(prompt: Prompt) -> tuple[int, ...]:
         max_new_tokens=prompt.max_new_tokens,
         sampling=prompt.sampling,
         numbers=[prompt.number],
+        stop=prompt.stop,
     )
     return tuple(ids)
 
@@ -72,7 +79,7 @@ def test_sheets_hold_alike_prompts_whatever_their_order() -> None:
     rows = [row for sheet in made for row in sheet.prompts]
     assert len(rows) == len(set(rows)) == len(set(PROMPTS))
     for sheet in made:
-        assert len({row.sampling for row in sheet.prompts}) == 1
+        assert len({(row.sampling, row.stop) for row in sheet.prompts}) == 1
         longest = max(len(r.ids) for r in sheet.prompts) + sheet.prompts[0].max_new_tokens
         assert len(sheet.prompts) == 1 or len(sheet.prompts) * longest <= 64
 
@@ -106,6 +113,7 @@ def test_texts_are_kept_under_all_that_changes_them_and_with_a_checksum(tmp_path
     others = [
         Prompt((1, 3), 3, WARM), Prompt((1, 2), 4, WARM), Prompt((1, 2), 3, WARM, 1),
         Prompt((1, 2), 3), Prompt((1, 2), 3, Sampling(1.0, 5, 1.0, 2)),
+        Prompt((1, 2), 3, WARM, stop="\n"), Prompt((1, 2), 3, stop="\n"), Prompt((1, 2), 3, stop="x"),
     ]  # fmt: skip
     keys = [key_of_prompt("f", prompt) for prompt in [one, *others]] + [key_of_prompt("g", one)]
     assert len(set(keys)) == len(keys)

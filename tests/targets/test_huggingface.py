@@ -480,6 +480,22 @@ def test_generation_stops_at_the_end_token(folders: Callable[[str], Path], tmp_p
     assert shorter == made[: made.index(made[4]) + 1]
 
 
+def test_generation_stops_with_the_token_that_completes_a_string(
+    folders: Callable[[str], Path], lora: Path
+) -> None:
+    prompts = [[5, 6, 7], list(range(2, 30)), [9]]
+    for target in (HFTarget(folders("llama"), dtype="float64"), HFTarget(lora, dtype="float64")):
+        decode = target.tokenizer.decode
+        for sampling in (Sampling(), Sampling(1.0, seed=3)):
+            free = target.generate(prompts, max_new_tokens=14, sampling=sampling)
+            stop = decode(free[0])[2:4]  # it may span tokens
+            stopped = target.generate(prompts, max_new_tokens=14, sampling=sampling, stop=stop)
+            for made, whole in zip(stopped, free, strict=True):
+                ends = [n for n in range(1, 15) if stop in decode(whole[:n])]
+                assert made == whole[: min(ends, default=len(whole))]
+            assert 0 < len(stopped[0]) < len(free[0])
+
+
 def slowly(model, prompt: list[int], n: int, sampling: Sampling, number: int, ends: set) -> list:
     """Every token from a whole forward pass, the next one drawn with plain loops."""
     chances = chance(prompt, sampling, number)
@@ -775,6 +791,12 @@ def test_what_an_adapter_generates_is_what_its_forward_pass_finds_likeliest(
     prompts = [[5, 6, 7, 9], [40, 3, 200, 8], [*range(20, 32)]]
     greedy = [slow_greedy(p, 6) for p in prompts]
     assert target.generate(prompts, max_new_tokens=6) == greedy
+    decode = target.tokenizer.decode
+    stop = next(letter for letter in decode(greedy[0]) if letter.isprintable())
+    stopped = target.generate(prompts, max_new_tokens=6, stop=stop)
+    for made, whole in zip(stopped, greedy, strict=True):
+        ends = [n for n in range(1, 7) if stop in decode(whole[:n])]
+        assert made == whole[: min(ends, default=len(whole))]
     drawn = Sampling(temperature=1.0, seed=3)
     together = target.generate(prompts, max_new_tokens=6, sampling=drawn)
     alone = [target.generate([p], max_new_tokens=6, sampling=drawn)[0] for p in prompts]

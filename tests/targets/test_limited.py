@@ -20,6 +20,9 @@ def test_gives_its_rung_and_nothing_above(access: Access) -> None:
     assert target.generate([[1, 2]], max_new_tokens=2) == FakeTarget().generate(
         [[1, 2]], max_new_tokens=2
     )
+    (free,) = FakeTarget().generate([[1, 2]], max_new_tokens=9)
+    (stopped,) = target.generate([[1, 2]], max_new_tokens=9, stop=chr(free[0]))
+    assert stopped == free[:1]
     if access >= Access.LABEL:
         assert target.top_token([[1, 2]]) == FakeTarget().top_token([[1, 2]])
     else:

@@ -34,6 +34,7 @@ class Writer(Protocol):
         max_new_tokens: int,
         sampling: Sampling,
         numbers: Sequence[int] | None,
+        stop: str,
     ) -> list[list[int]]:
         """Continuations, a prompt each.
 
@@ -44,7 +45,7 @@ class Writer(Protocol):
 
 @dataclass(frozen=True)
 class Sheet:
-    """Prompts that are continued together, all with one sampling."""
+    """Prompts that are continued together, all with one sampling and one stop."""
 
     prompts: tuple[Prompt, ...]
 
@@ -81,6 +82,7 @@ class Generation(Asking[Prompt, Sheet]):
             max_new_tokens=max(row.max_new_tokens for row in rows),
             sampling=rows[0].sampling,
             numbers=[row.number for row in rows],
+            stop=rows[0].stop,
         )
         # One token follows from those before it: what is cut off later could have been cut off at once.
         answers = [ids[: row.max_new_tokens] for ids, row in zip(made, rows, strict=True)]
@@ -122,7 +124,7 @@ def sheets(prompts: Iterable[Prompt], batch_tokens: int, *, most: int = _MOST_RO
     rows = sorted(
         set(prompts),
         key=lambda row: (
-            _order(row.sampling),
+            _order(row),
             -row.max_new_tokens,
             -len(row.ids),
             row.ids,
@@ -133,7 +135,7 @@ def sheets(prompts: Iterable[Prompt], batch_tokens: int, *, most: int = _MOST_RO
     start = 0
     while start < len(rows):
         stop, widest = start, 0
-        while stop < len(rows) and rows[stop].sampling == rows[start].sampling:
+        while stop < len(rows) and _order(rows[stop]) == _order(rows[start]):
             widest = max(widest, len(rows[stop].ids))
             n = stop - start + 1
             room = n * (widest + rows[start].max_new_tokens) <= _ROOM * batch_tokens
@@ -145,5 +147,7 @@ def sheets(prompts: Iterable[Prompt], batch_tokens: int, *, most: int = _MOST_RO
     return made
 
 
-def _order(sampling: Sampling) -> tuple[float, ...]:
-    return (sampling.temperature, sampling.top_k, sampling.top_p, sampling.seed)
+def _order(prompt: Prompt) -> tuple[str, float, int, float, int]:
+    """What all prompts of a sheet have in common."""
+    sampling = prompt.sampling
+    return (prompt.stop, sampling.temperature, sampling.top_k, sampling.top_p, sampling.seed)

@@ -54,7 +54,8 @@ def key_of_prompt(fingerprint: str, prompt: Prompt) -> bytes:
     """The key of a prompt to a target: 16 bytes."""
     drawn = prompt.sampling
     about = [drawn.temperature, drawn.top_k, drawn.top_p, drawn.seed] if drawn.temperature else []
-    how = [prompt.max_new_tokens, prompt.number if about else 0, *about]
+    how: list[object] = [prompt.max_new_tokens, prompt.number if about else 0, *about]
+    how += [f"stop {prompt.stop}"] if prompt.stop else []
     digest = hashlib.blake2b(f"text|{TEXT_VERSION}|{fingerprint}|{how}|".encode(), digest_size=16)
     digest.update(np.array(prompt.ids, dtype="<i8").tobytes())
     return digest.digest()

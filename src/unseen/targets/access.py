@@ -70,10 +70,12 @@ class TextTarget(Protocol):
         max_new_tokens: int,
         sampling: Sampling = GREEDY,
         numbers: Sequence[int] | None = None,
+        stop: str = "",
     ) -> list[list[int]]:
         """Continuations of token-id prompts, at most `max_new_tokens` ids each.
 
-        An end-of-text or end-of-turn token ends one early, and is its last id. What is drawn for a
+        An end-of-text or end-of-turn token ends one early, and is its last id; so does, where `stop`
+        is given, the token at which the text of the continuation holds it. What is drawn for a
         prompt follows from its ids, the sampling and its number (0 where none are given), whatever
         else is asked.
 

@@ -21,6 +21,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from unseen.errors import UsageError
 from unseen.targets.access import Access
+from unseen.targets.ending import Ending
 from unseen.targets.sampling import chance, draw, largest_first
 from unseen.types import (
     GREEDY,
@@ -220,11 +221,12 @@ class FakeTarget:
         max_new_tokens: int,
         sampling: Sampling = GREEDY,
         numbers: Sequence[int] | None = None,
+        stop: str = "",
     ) -> list[list[int]]:
-        """Continuations; the end token ends one early."""
+        """Continuations; the end token, or the one that completes `stop`, ends one early."""
         self.n_generated += len(prompts)
         return [
-            self._continue(list(prompt), max_new_tokens, sampling, number)
+            self._continue(list(prompt), max_new_tokens, sampling, number, stop)
             for prompt, number in zip(prompts, numbers or [0] * len(prompts), strict=True)
         ]
 
@@ -248,9 +250,10 @@ class FakeTarget:
             self._memory = before
 
     def _continue(
-        self, ids: list[int], max_new_tokens: int, sampling: Sampling, number: int
+        self, ids: list[int], max_new_tokens: int, sampling: Sampling, number: int, stop: str
     ) -> list[int]:
         start = len(ids)
+        ending = Ending(frozenset({_EOS}), stop, self.tokenizer.decode)
         chances = chance(ids, sampling, number)
         for logits in self._step_by_step(ids, min(max_new_tokens, self.max_length - start)):
             if sampling.temperature:
@@ -258,7 +261,7 @@ class FakeTarget:
                 ids.append(int(order[draw(logits[order], sampling, float(chances.random()))]))
             else:
                 ids.append(int(logits.argmax()))
-            if ids[-1] == _EOS:
+            if ending.is_at(ids[start:]):
                 break
         return ids[start:]
 

@@ -14,13 +14,14 @@ import copy
 import functools
 import inspect
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from unseen.errors import ModelError, OutOfMemoryError, TargetError, need
 from unseen.targets.access import Access
+from unseen.targets.ending import Ending
 from unseen.targets.files import Source, fingerprint_of, locate, no_base
 from unseen.targets.loading import load
 from unseen.targets.moments import moments, split
@@ -292,8 +293,9 @@ class HFTarget:
         max_new_tokens: int,
         sampling: Sampling = GREEDY,
         numbers: Sequence[int] | None = None,
+        stop: str = "",
     ) -> list[list[int]]:
-        """Continuations; the end of a text or turn, or of the context, ends one early.
+        """Continuations; the end of a text, turn or context, or what completes `stop`, ends one early.
 
         Prompts are run together, the short ones filled up on the left, where the model gives the
         same answer that way. In low precision, rounding that depends on the company can still
@@ -305,6 +307,7 @@ class HFTarget:
         """
         import torch
 
+        ending = Ending(frozenset(self._ends()), stop, self.tokenizer.decode)
         rows = list(zip(prompts, numbers or [0] * len(prompts), strict=True))
         made: list[list[int]] = [[] for _ in rows]
         with torch.inference_mode(), self._adapter(), _memory_errors(torch), quiet():
@@ -312,7 +315,7 @@ class HFTarget:
                 room = min(max_new_tokens, self.max_length - len(rows[places[0]][0]))
                 if room < 1:
                     continue
-                written = self._continued([rows[i] for i in places], room, sampling)
+                written = self._continued([rows[i] for i in places], room, sampling, ending)
                 for i, ids in zip(places, written, strict=True):
                     made[i] = ids
         return made
@@ -331,20 +334,26 @@ class HFTarget:
         return [*by_length.values(), *alone]
 
     def _continued(
-        self, rows: Sequence[tuple[Sequence[int], int]], room: int, sampling: Sampling
+        self,
+        rows: Sequence[tuple[Sequence[int], int]],
+        room: int,
+        sampling: Sampling,
+        ending: Ending,
     ) -> list[list[int]]:
         chances = [chance(prompt, sampling, number) for prompt, number in rows]
         drawn = [Drawer(sampling, chances)] if sampling.temperature else []
-        prompts, ends = [prompt for prompt, _ in rows], set(self._ends())
+        prompts = [prompt for prompt, _ in rows]
         if self._sees_virtual_tokens():
-            written = self._behind_virtual_tokens(prompts, room, drawn, ends)
+            written = self._behind_virtual_tokens(prompts, room, drawn, ending)
         else:
-            out, width = self._generated(prompts, room, logits_processor=drawn)
+            width = max(map(len, prompts))
+            stops = [_stopper(ending, width)] if ending.stop else []
+            out = self._generated(prompts, room, logits_processor=drawn, stopping_criteria=stops)
             written = out.sequences[:, width:].tolist()
-        return [_until(ids, ends) for ids in written]
+        return [ending.until(ids) for ids in written]
 
     def _behind_virtual_tokens(
-        self, prompts: Sequence[Sequence[int]], room: int, drawn: Sequence[Drawer], ends: set[int]
+        self, prompts: Sequence[Sequence[int]], room: int, drawn: Sequence[Drawer], ending: Ending
     ) -> list[list[int]]:
         """Continuations of prompts of one length, token by token, by the model's forward pass.
 
@@ -355,12 +364,14 @@ class HFTarget:
 
         ids = self._input(prompts)
         n_seen, cache = ids.shape[1], None
+        ended: set[int] = set()
         for _ in range(room):
             logits, cache = self._behind(ids, cache)
             for processor in drawn:
                 logits = processor(ids, logits)
             ids = torch.cat([ids, logits.argmax(-1, keepdim=True)], dim=1)
-            if all(ends.intersection(row) for row in ids[:, n_seen:].tolist()):
+            ended |= {i for i, row in enumerate(ids[:, n_seen:].tolist()) if ending.is_at(row)}
+            if len(ended) == len(prompts):
                 break
         written: list[list[int]] = ids[:, n_seen:].tolist()
         return written
@@ -387,7 +398,7 @@ class HFTarget:
         return out.logits[:, -1], getattr(out, self._cache_argument)
 
     def _generated(self, prompts: Sequence[Sequence[int]], room: int, **more: Any) -> Any:
-        """What transformers generates greedily, and how wide the prompts are with their filling."""
+        """What transformers generates greedily, after prompts that are filled up on the left."""
         import torch
 
         width = max(map(len, prompts))
@@ -396,7 +407,7 @@ class HFTarget:
         for i, prompt in enumerate(prompts):
             mask[i, width - len(prompt) :] = 1
         ends, pad = self._ends(), self._tokenizer.pad_token_id
-        out = self._model.generate(
+        return self._model.generate(
             input_ids=ids,
             attention_mask=mask,
             max_new_tokens=room,
@@ -406,7 +417,6 @@ class HFTarget:
             **_GREEDY,
             **more,
         )
-        return out, width
 
     def _ends(self) -> list[int]:
         """Ids that end a text or a turn, as checkpoint and tokenizer say."""
@@ -764,7 +774,7 @@ class HFTarget:
             probe = self._probe()[0].tolist()
             logits = []
             for prompts in ([probe[3:]], [probe, probe[3:]]):
-                out, _ = self._generated(prompts, 1, output_logits=True)
+                out = self._generated(prompts, 1, output_logits=True)
                 logits.append(out.logits[0][-1])
             self._fills = self._alike(*logits)
         return self._fills
@@ -800,10 +810,16 @@ class HFTarget:
                 yield
 
 
-def _until(ids: list[int], ends: set[int]) -> list[int]:
-    """The ids up to the first that ends them: what follows is filling."""
-    stop = next((i for i, id_ in enumerate(ids) if id_ in ends), len(ids))
-    return ids[: stop + 1]
+def _stopper(ending: Ending, width: int) -> Callable[..., torch.Tensor]:
+    """Tells the generation of transformers which rows have ended, after so many ids of prompts."""
+
+    def ended(ids: torch.Tensor, *_: Any, **__: Any) -> torch.Tensor:
+        import torch
+
+        rows = [ending.is_at(row) for row in ids[:, width:].tolist()]
+        return torch.tensor(rows, device=ids.device)
+
+    return ended
 
 
 def _identity(logits: torch.Tensor) -> torch.Tensor:

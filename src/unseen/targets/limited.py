@@ -81,10 +81,11 @@ class LimitedTarget:
         max_new_tokens: int,
         sampling: Sampling = GREEDY,
         numbers: Sequence[int] | None = None,
+        stop: str = "",
     ) -> list[list[int]]:
         """Text is on the lowest rung."""
         return self._inner.generate(
-            prompts, max_new_tokens=max_new_tokens, sampling=sampling, numbers=numbers
+            prompts, max_new_tokens=max_new_tokens, sampling=sampling, numbers=numbers, stop=stop
         )
 
     def top_token(self, prompts: Sequence[Sequence[int]]) -> list[int]:
