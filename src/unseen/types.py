@@ -147,12 +147,14 @@ class Sampling:
         top_k: draw from the k most likely tokens only; 0 draws from all.
         top_p: of these, from the fewest whose probability reaches this share, above 0 to 1.
         seed: another seed, other texts.
+        fewest: tokens before which no text ends.
     """
 
     temperature: float = 0.0
     top_k: int = 0
     top_p: float = 1.0
     seed: int = 0
+    fewest: int = 0
 
     def __post_init__(self) -> None:
         if not 0 <= self.temperature < np.inf:
@@ -160,6 +162,9 @@ class Sampling:
             raise ValueError(msg)
         if self.top_k < 0:
             msg = f"got top_k={self.top_k}, expected 0 (all tokens) or more"
+            raise ValueError(msg)
+        if self.fewest < 0:
+            msg = f"got fewest={self.fewest}, expected 0 or more tokens"
             raise ValueError(msg)
         if not 0 < self.top_p <= 1:
             msg = f"got top_p={self.top_p}, expected a share above 0 and at most 1"

@@ -114,6 +114,7 @@ def test_texts_are_kept_under_all_that_changes_them_and_with_a_checksum(tmp_path
         Prompt((1, 3), 3, WARM), Prompt((1, 2), 4, WARM), Prompt((1, 2), 3, WARM, 1),
         Prompt((1, 2), 3), Prompt((1, 2), 3, Sampling(1.0, 5, 1.0, 2)),
         Prompt((1, 2), 3, WARM, stop="\n"), Prompt((1, 2), 3, stop="\n"), Prompt((1, 2), 3, stop="x"),
+        Prompt((1, 2), 3, Sampling(fewest=3)), Prompt((1, 2), 3, Sampling(1.0, seed=2, fewest=3)),
     ]  # fmt: skip
     keys = [key_of_prompt("f", prompt) for prompt in [one, *others]] + [key_of_prompt("g", one)]
     assert len(set(keys)) == len(keys)

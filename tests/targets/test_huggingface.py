@@ -496,6 +496,38 @@ def test_generation_stops_with_the_token_that_completes_a_string(
             assert 0 < len(stopped[0]) < len(free[0])
 
 
+def test_no_text_ends_before_the_fewest_tokens(
+    folders: Callable[[str], Path], tmp_path: Path
+) -> None:
+    folder = shutil.copytree(folders("llama"), tmp_path / "fewest")
+    prompts = [[5, 6, 7], list(range(2, 30))]
+    first = HFTarget(folder, dtype="float64").generate(prompts, max_new_tokens=1)
+    ends = [made[0] for made in first]  # each would end at once
+    (folder / "generation_config.json").write_text(json.dumps({"eos_token_id": ends}))
+    target, model = HFTarget(folder, dtype="float64"), plain_model(folder)
+    ends.append(target.tokenizer.eos_id)
+
+    def slow_greedy(prompt: list[int], n: int, fewest: int) -> list[int]:
+        ids = list(prompt)
+        while len(ids) < len(prompt) + n and not (len(ids) > len(prompt) and ids[-1] in ends):
+            with torch.inference_mode():
+                logits = model(input_ids=torch.tensor([ids])).logits[0, -1].tolist()
+            for end in ends if len(ids) - len(prompt) < fewest else ():
+                logits[end] = -math.inf
+            ids.append(logits.index(max(logits)))
+        return ids[len(prompt) :]
+
+    assert [len(made) for made in target.generate(prompts, max_new_tokens=9)] == [1, 1]
+    for fewest, n in ((4, 9), (9, 4)):
+        made = target.generate(prompts, max_new_tokens=n, sampling=Sampling(fewest=fewest))
+        assert made == [slow_greedy(prompt, n, fewest) for prompt in prompts]
+        assert made == [
+            target.generate([prompt], max_new_tokens=n, sampling=Sampling(fewest=fewest))[0]
+            for prompt in prompts
+        ]
+        assert min(map(len, made)) >= min(fewest, n)
+
+
 def slowly(model, prompt: list[int], n: int, sampling: Sampling, number: int, ends: set) -> list:
     """Every token from a whole forward pass, the next one drawn with plain loops."""
     chances = chance(prompt, sampling, number)
@@ -797,6 +829,8 @@ def test_what_an_adapter_generates_is_what_its_forward_pass_finds_likeliest(
     for made, whole in zip(stopped, greedy, strict=True):
         ends = [n for n in range(1, 7) if stop in decode(whole[:n])]
         assert made == whole[: min(ends, default=len(whole))]
+    open_ended = target.generate(prompts, max_new_tokens=6, sampling=Sampling(fewest=6))
+    assert [len(made) for made in open_ended] == [6, 6, 6]
     drawn = Sampling(temperature=1.0, seed=3)
     together = target.generate(prompts, max_new_tokens=6, sampling=drawn)
     alone = [target.generate([p], max_new_tokens=6, sampling=drawn)[0] for p in prompts]

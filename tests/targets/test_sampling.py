@@ -43,6 +43,7 @@ def test_chances_follow_from_prompt_seed_and_number_alone() -> None:
         ({"top_k": -1}, "got top_k=-1"),
         ({"top_p": 0.0}, "got top_p=0.0"),
         ({"top_p": 1.5}, "got top_p=1.5"),
+        ({"fewest": -1}, "got fewest=-1, expected 0 or more tokens"),
     ],
 )
 def test_refuses_what_makes_no_sense(fields: dict, message: str) -> None:
@@ -70,3 +71,15 @@ def test_the_fake_model_writes_what_its_logits_say(sampling: Sampling) -> None:
         ids.append(token)
     both = target.generate([[1], prompt], max_new_tokens=25, sampling=sampling, numbers=[0, 4])
     assert both[1] == made
+
+
+def test_the_fake_model_does_not_end_before_the_fewest_tokens() -> None:
+    target = FakeTarget(["The end<|end|>, my friend"], strength=20.0)
+    prompt = [256, *b"The en"]
+    (short,) = target.generate([prompt], max_new_tokens=30)
+    (longer,) = target.generate([prompt], max_new_tokens=30, sampling=Sampling(fewest=5))
+    assert short == [*b"d", 257]
+    assert len(longer) >= 5
+    assert 257 not in longer[:5]
+    assert longer[:1] == short[:1]
+    assert len(target.generate([prompt], max_new_tokens=3, sampling=Sampling(fewest=5))[0]) == 3

@@ -147,7 +147,7 @@ def sheets(prompts: Iterable[Prompt], batch_tokens: int, *, most: int = _MOST_RO
     return made
 
 
-def _order(prompt: Prompt) -> tuple[str, float, int, float, int]:
+def _order(prompt: Prompt) -> tuple[str, float, int, float, int, int]:
     """What all prompts of a sheet have in common."""
-    sampling = prompt.sampling
-    return (prompt.stop, sampling.temperature, sampling.top_k, sampling.top_p, sampling.seed)
+    how = prompt.sampling
+    return (prompt.stop, how.temperature, how.top_k, how.top_p, how.seed, how.fewest)

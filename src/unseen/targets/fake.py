@@ -256,6 +256,8 @@ class FakeTarget:
         ending = Ending(frozenset({_EOS}), stop, self.tokenizer.decode)
         chances = chance(ids, sampling, number)
         for logits in self._step_by_step(ids, min(max_new_tokens, self.max_length - start)):
+            if len(ids) - start < sampling.fewest:
+                logits[_EOS] = -np.inf
             if sampling.temperature:
                 order = largest_first(logits, sampling.top_k)
                 ids.append(int(order[draw(logits[order], sampling, float(chances.random()))]))

@@ -48,6 +48,8 @@ if TYPE_CHECKING:
     from unseen.targets.looks import Look, Seen, StepLook, Weights
 
 Padding = Literal["right", "left"]
+Processor = Callable[["torch.Tensor", "torch.Tensor"], "torch.Tensor"]
+"""What the next token is chosen from: token ids and scores to scores."""
 
 # Positions that the head runs on together: for fewer, its weights are read from memory more often.
 _HEAD_ROWS = {"cpu": 256, "cuda": 512}
@@ -343,17 +345,35 @@ class HFTarget:
         chances = [chance(prompt, sampling, number) for prompt, number in rows]
         drawn = [Drawer(sampling, chances)] if sampling.temperature else []
         prompts = [prompt for prompt, _ in rows]
+        fewest = min(sampling.fewest, room)
         if self._sees_virtual_tokens():
-            written = self._behind_virtual_tokens(prompts, room, drawn, ending)
+            processors = [*self._open_ended(len(prompts[0]), fewest), *drawn]
+            written = self._behind_virtual_tokens(prompts, room, processors, ending)
         else:
             width = max(map(len, prompts))
+            processors = [*self._open_ended(width, fewest), *drawn]
             stops = [_stopper(ending, width)] if ending.stop else []
-            out = self._generated(prompts, room, logits_processor=drawn, stopping_criteria=stops)
+            out = self._generated(
+                prompts, room, logits_processor=processors, stopping_criteria=stops
+            )
             written = out.sequences[:, width:].tolist()
         return [ending.until(ids) for ids in written]
 
+    def _open_ended(self, n_read: int, fewest: int) -> list[Processor]:
+        """What keeps a text from ending before it has so many tokens after those that are read."""
+        from transformers import MinNewTokensLengthLogitsProcessor
+
+        ends = self._ends()
+        if not (fewest and ends):
+            return []
+        return [MinNewTokensLengthLogitsProcessor(n_read, fewest, ends, device=str(self.device))]
+
     def _behind_virtual_tokens(
-        self, prompts: Sequence[Sequence[int]], room: int, drawn: Sequence[Drawer], ending: Ending
+        self,
+        prompts: Sequence[Sequence[int]],
+        room: int,
+        processors: Sequence[Processor],
+        ending: Ending,
     ) -> list[list[int]]:
         """Continuations of prompts of one length, token by token, by the model's forward pass.
 
@@ -367,7 +387,7 @@ class HFTarget:
         ended: set[int] = set()
         for _ in range(room):
             logits, cache = self._behind(ids, cache)
-            for processor in drawn:
+            for processor in processors:
                 logits = processor(ids, logits)
             ids = torch.cat([ids, logits.argmax(-1, keepdim=True)], dim=1)
             ended |= {i for i, row in enumerate(ids[:, n_seen:].tolist()) if ending.is_at(row)}
