@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from unseen.attacks.base import Known, score_each
+from unseen.attacks.base import PROMPT, Known, score_each
 from unseen.signals.answered import Answer, Answered
 from unseen.signals.base import Observations, Signal
 from unseen.targets.access import Access
@@ -24,7 +24,7 @@ class RightAnswer:
 
     access: ClassVar[Access] = Access.TEXT
     paper: ClassVar[str] = "Wen et al. 2024, arXiv:2409.01380"
-    scenario: ClassVar[str] = "prompt"
+    scenario: ClassVar[str] = PROMPT
 
     longest: int = 10
 

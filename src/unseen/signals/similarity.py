@@ -50,6 +50,7 @@ class TokenSimilarity:
 
     gives: ClassVar[type] = Similarities
     private: ClassVar[bool] = True
+    needs_encoder: ClassVar[bool] = True
     access: ClassVar[Access] = Access.LABEL
     of: str = TARGET
     encoder: str = LETTERS
@@ -88,6 +89,7 @@ class ProbedSimilarity:
     """
 
     gives: ClassVar[type] = ProbedLikelihoods
+    needs_encoder: ClassVar[bool] = True
     access: ClassVar[Access] = Access.LABEL
     of: str = TARGET
     encoder: str = LETTERS
@@ -192,12 +194,14 @@ class Measure:
 
 
 def load_encoders(signals: Iterable[Signal]) -> None:
-    """Loads the encoders that some signals compare tokens with, so that what is missing shows at once.
+    """Loads the encoders that some signals compare texts by, so that what is missing shows at once.
+
+    Such a signal says so by a class variable `needs_encoder`, and has a field `encoder`.
 
     Raises:
         ModelError: where one cannot be loaded.
         MissingExtraError: where it needs packages that are not installed.
     """
     for signal in signals:
-        if isinstance(signal, TokenSimilarity | ProbedSimilarity):
-            likeness(signal.encoder)
+        if getattr(signal, "needs_encoder", False):
+            likeness(signal.encoder)  # type: ignore[union-attr]
