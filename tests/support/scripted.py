@@ -34,13 +34,15 @@ class Scripted(FakeTarget):
 
     Attributes:
         prompts: the texts that it was asked to go on with, in order.
+        longest: the most tokens that it was last asked for.
     """
 
     def __init__(self, rule: Rule, *, access: Access = Access.LOGIT, **options: Any) -> None:
-        super().__init__(access=access, strength=4.0, **options)
+        super().__init__(access=access, strength=16.0, **options)
         self.rule = rule
         self.fingerprint += f"-{rule.__name__}"
         self.prompts: list[str] = []
+        self.longest = 0
 
     def generate(
         self,
@@ -52,6 +54,7 @@ class Scripted(FakeTarget):
     ) -> list[list[int]]:
         texts = ["".join(map(self._piece, _runs(prompt))) for prompt in prompts]
         self.prompts += texts
+        self.longest = max_new_tokens
         return [self.tokenizer.encode(self.rule(text))[:max_new_tokens] for text in texts]
 
     def _piece(self, ids: Sequence[int]) -> str:

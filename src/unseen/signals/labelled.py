@@ -1,0 +1,101 @@
+"""How likely each label of a task is as the answer of a model behind a prompt."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from unseen.errors import NO_ROOM, UnscorableError
+from unseen.signals.answered import behind_of, place_of_label, text_of
+from unseen.signals.base import TARGET, Ask, Materials
+from unseen.types import FloatArray, Record, Request, TokenStats
+
+
+@dataclass(frozen=True)
+class LabelLikelihoods:
+    """How likely the k labels of a task are after a question.
+
+    Attributes:
+        logprob: (k,) sums of the log-probabilities of each label's tokens, in nats.
+        own: place of the record's own label.
+    """
+
+    logprob: FloatArray
+    own: int
+
+    @property
+    def right(self) -> bool:
+        """Whether its own label is the likeliest; of equal ones, the first in the task's order is.
+
+        Raises:
+            UnscorableError: where a label has no finite likelihood.
+        """
+        return likeliest(self.logprob) == self.own
+
+
+@dataclass(frozen=True)
+class Labelled:
+    """`LabelLikelihoods` of each record: log p(label | question), every label as a whole.
+
+    A label follows the question as a demonstration shows it: after a space, unless in a chat.
+
+    Attributes:
+        of: the role of the model asked.
+    """
+
+    gives: ClassVar[type] = LabelLikelihoods
+    of: str = TARGET
+
+    def ask(self, record: Record, materials: Materials) -> Ask:
+        """A request for each label, in the task's order."""
+        place_of_label(record, materials)
+        return options(record, materials, behind_of(materials).asked(text_of(record)))
+
+    def read(
+        self,
+        record: Record,
+        materials: Materials,
+        ask: Ask,  # noqa: ARG002
+        answers: Sequence[TokenStats],
+    ) -> LabelLikelihoods:
+        """Sums of log-probabilities."""
+        return LabelLikelihoods(sums(answers), place_of_label(record, materials))
+
+    def observe(self, answers: Sequence[TokenStats]) -> Any:
+        """Nothing: the record's label is needed."""
+        raise NotImplementedError
+
+
+def options(record: Record, materials: Materials, said: str) -> Ask:
+    """A request for each label of the task as the answer to what is said, in the task's order.
+
+    Raises:
+        UnscorableError: where one does not fit into the context.
+    """
+    behind, encoder = behind_of(materials), materials.encoder
+    context = behind.prompt(record.id, said)
+    answers = [tuple(encoder.tokenizer.encode(behind.answered(label))) for label in behind.labels]
+    if max(map(len, answers)) + len(context) > encoder.max_length:
+        raise UnscorableError(NO_ROOM)
+    keep = tuple(np.ones(len(answer), dtype=bool) for answer in answers)
+    return Ask(tuple(Request(context, answer) for answer in answers), keep)
+
+
+def sums(answers: Sequence[TokenStats]) -> FloatArray:
+    """Log-probabilities of whole continuations, shape (len(answers),)."""
+    return np.array([float(answer.logprob.sum(dtype=np.float64)) for answer in answers])
+
+
+def likeliest(logprob: FloatArray) -> int:
+    """Place of the likeliest; of equal ones, the first.
+
+    Raises:
+        UnscorableError: where one has no finite likelihood.
+    """
+    if not np.isfinite(logprob).all():
+        reason = "a label has no finite likelihood"
+        raise UnscorableError(reason)
+    return int(logprob.argmax())
