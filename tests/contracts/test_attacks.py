@@ -14,12 +14,22 @@ import numpy as np
 import pytest
 from fillers import ListFiller
 from remembering import record, remembering
+from scripted import Scripted, copying, played, pool
 
 from unseen import attacks
-from unseen.attacks.base import Attack, Known, is_blind, is_fitted, is_fusing
+from unseen.attacks.base import (
+    FINETUNE,
+    PROMPT,
+    Attack,
+    Known,
+    is_blind,
+    is_fitted,
+    is_fusing,
+)
 from unseen.attacks.fusion import learned
 from unseen.data.templates import Layout, RecordEncoder
 from unseen.errors import UnscorableError
+from unseen.prompts.trials import Game
 from unseen.runs.collect import Model, Shadow, collect
 from unseen.runs.fused import gathered, sources
 from unseen.runs.lent import Lent, LentFusion
@@ -53,7 +63,10 @@ INSIDE = [
     if any(isinstance(signal, InsideSignal) for signal in attacks.create(spec).signals())
 ]
 """They look inside a model, which has to be a real one."""
-SPECS = attacks.everything()
+TUNED = attacks.everything()
+PROMPTED = [spec for spec in attacks.everything(PROMPT) if spec not in TUNED]
+"""They ask a model behind a hidden prompt; the others, one that was fine-tuned."""
+SPECS = [*TUNED, *PROMPTED]
 SHAPES = (
     TextSignal,
     LikelihoodSignal,
@@ -68,9 +81,13 @@ ASKING = [spec for spec in SPECS if spec not in (*BLIND, *FUSING)]
 OUTSIDE = [spec for spec in ASKING if spec not in INSIDE]
 PARAPHRASED = [spec for spec in INSIDE if paraphrases_needed(attacks.create(spec).signals())]
 """Which side stays the same in other words is not to be had from a tiny model: their own tests say."""
-BELOW = [spec for spec in OUTSIDE if attacks.create(spec).access < Access.LOGPROB]
+DISTANT = [spec for spec in OUTSIDE if spec in TUNED]
+BELOW = [spec for spec in DISTANT if attacks.create(spec).access < Access.LOGPROB]
 """They see no log-probabilities: their model has the members by heart."""
-FUSED = ("loss", "zlib", "min_k", "reference")
+FUSED = {
+    FINETUNE: ("loss", "zlib", "min_k", "reference"),
+    PROMPT: [spec for spec in PROMPTED if not is_fitted(attacks.create(spec))],
+}
 """What an attack that learns from scores learns from here."""
 N_AUDITED, N_KNOWN, N_SHOTS = 30, 50, 14
 SYLLABLES = ("ba", "Ke", "lo", "Mi", "nu", "ra", "So", "ti", "Vu", "wem", "xis", "Yal")
@@ -93,8 +110,16 @@ def text(rng: np.random.Generator) -> str:
     return " ".join("".join(rng.choice(SYLLABLES, size=rng.integers(1, 4))) for _ in range(16))
 
 
+def create(spec: str) -> Attack:
+    """The attack; texts that are compared are so by their letters, which needs no model."""
+    attack: Any = attacks.create(spec)
+    if hasattr(attack, "encoder") and spec in PROMPTED:
+        return dataclasses.replace(attack, encoder="letters")
+    return attack
+
+
 def signals_of(specs: Sequence[str]) -> list[Signal]:
-    return [signal for spec in specs for signal in attacks.create(spec).signals()]
+    return [signal for spec in specs for signal in create(spec).signals()]
 
 
 def made(*, apart: bool, alone: int | None = None) -> World:
@@ -139,8 +164,8 @@ def made(*, apart: bool, alone: int | None = None) -> World:
             fillers={"embeddings": ListFiller(SYLLABLES)},
         ),
     }
-    learning = [*BLIND, *([] if apart else FUSED)]
-    asking = [] if apart else [spec for spec in OUTSIDE if spec not in BELOW]
+    learning = [*BLIND, *([] if apart else FUSED[FINETUNE])]
+    asking = [] if apart else [spec for spec in DISTANT if spec not in BELOW]
     with Store() as store:
         seen, _ = collect(signals_of(asking), judged, models, store=store, **set_aside)
         said, _ = collect(
@@ -152,7 +177,7 @@ def made(*, apart: bool, alone: int | None = None) -> World:
         )
         both, _ = collect(signals_of(learning), judged + known, models, store=store, **set_aside)
     if not apart:
-        both = with_scores(both)
+        both = with_scores(both, FINETUNE)
     values = {**seen.values, **said.values, **both.values}
     missing = {**seen.missing, **said.missing, **both.missing}
     return World(
@@ -199,6 +224,34 @@ def looked_into(model: Model, records: Sequence[Record], *, alone: int | None = 
     )
 
 
+def behind_prompts(*, paired: bool = False, empty: bool = False, alone: int | None = None) -> World:
+    """A world of cases behind hidden prompts, of a model that copies from its prompt.
+
+    Args:
+        paired: whether a record is asked about behind the prompt that holds it, and behind another.
+        empty: whether the prompts hold nobody.
+        alone: the number of the one audited case that is measured.
+    """
+    game = Game(trials=(N_AUDITED + N_KNOWN) // 2, shots=2, paired=paired)
+    cases = game.cases(pool(2 * game.trials))
+    judged, known = cases[:N_AUDITED], cases[N_AUDITED:]
+    seen, of_known = (
+        played(
+            signals_of([spec for spec in PROMPTED if spec in ASKING]),
+            Scripted(copying),
+            cases=some,
+            empty=empty,
+            fillers={"embeddings": ListFiller(SYLLABLES)},
+        )
+        for some in (judged if alone is None else judged[alone : alone + 1], known)
+    )
+    return World(
+        with_scores(seen.observations, PROMPT),
+        seen.member,
+        Known(with_scores(of_known.observations, PROMPT), of_known.member),
+    )
+
+
 def shadows(encoder: RecordEncoder, texts: Sequence[str], strength: float = 2.0) -> list[Shadow]:
     """Three models, each of which has memorised its own tenth of the texts."""
 
@@ -213,12 +266,14 @@ def shadows(encoder: RecordEncoder, texts: Sequence[str], strength: float = 2.0)
     return [shadow(i) for i in (1, 2, 3)]
 
 
-def with_scores(seen: Observations) -> Observations:
+def with_scores(seen: Observations, scenario: str) -> Observations:
     """The observations, and beside them what some attacks say of these records."""
-    fused = [attacks.create(spec) for spec in FUSED]
+    fused = [create(spec) for spec in FUSED[scenario]]
     made = {attacks.label(attack): attack.score(seen) for attack in fused}
+    lends = lent(fused, made) if scenario == FINETUNE else None
     for spec in FUSING:
-        seen = gathered(attacks.create(spec), fused, made, seen, lent(fused, made))
+        if (spec in PROMPTED) == (scenario == PROMPT):
+            seen = gathered(create(spec), fused, made, seen, lends)
     return seen
 
 
@@ -263,11 +318,21 @@ def inside(real: tuple[Model, list[Record]]) -> World:
     return looked_into(*real)
 
 
+@pytest.fixture(scope="module")
+def prompts() -> World:
+    """Members stand in the prompt of the model that is asked."""
+    return behind_prompts()
+
+
+def home(spec: str) -> str:
+    """The fixture of the world that suits an attack."""
+    return "inside" if spec in INSIDE else "prompts" if spec in PROMPTED else "fake"
+
+
 @pytest.fixture
 def world(request: pytest.FixtureRequest) -> World:
     """The world that suits the attack."""
-    spec: str = request.node.callspec.params["spec"]
-    found: World = request.getfixturevalue("inside" if spec in INSIDE else "fake")
+    found: World = request.getfixturevalue(home(request.node.callspec.params["spec"]))
     return found
 
 
@@ -285,8 +350,8 @@ def scored(request: pytest.FixtureRequest) -> Scored:
     """Spec of an attack -> its scores of its world, worked out once."""
 
     def of(spec: str) -> Scores:
-        world: World = request.getfixturevalue("inside" if spec in INSIDE else "fake")
-        return world.scores(attacks.create(spec))
+        world: World = request.getfixturevalue(home(spec))
+        return world.scores(create(spec))
 
     return cache(of)
 
@@ -391,14 +456,14 @@ def test_a_higher_score_is_a_member_where_the_model_remembers(
 def test_a_blind_attack_sees_texts_and_no_model(
     world: World, apart: World, scored: Scored, spec: str
 ) -> None:
-    attack = attacks.create(spec)
+    attack = create(spec)
     assert auc(apart.scores(attack).values, apart.member) > 0.5 + 3 * CHANCE_SD
     assert abs(auc(scored(spec).values, world.member) - 0.5) < 3 * CHANCE_SD
 
 
 @pytest.mark.parametrize("spec", SPECS)
 def test_shuffled_labels_leave_chance(world: World, apart: World, spec: str) -> None:
-    attack = attacks.create(spec)
+    attack = create(spec)
     rng = np.random.default_rng(2)
     seen = apart if is_blind(attack) else world
     aucs = []
@@ -411,7 +476,7 @@ def test_shuffled_labels_leave_chance(world: World, apart: World, spec: str) -> 
 
 @pytest.mark.parametrize("spec", SPECS)
 def test_order_does_not_matter(world: World, scored: Scored, spec: str) -> None:
-    attack = attacks.create(spec)
+    attack = create(spec)
     scores = scored(spec)
     known = world.known
     turned = World(
@@ -426,7 +491,7 @@ def test_order_does_not_matter(world: World, scored: Scored, spec: str) -> None:
 
 @pytest.mark.parametrize("spec", SPECS)
 def test_a_record_scores_alone_as_in_company(world: World, scored: Scored, spec: str) -> None:
-    attack = attacks.create(spec)
+    attack = create(spec)
     scores = scored(spec)
     for i in (0, 7):
         alone = dataclasses.replace(world, audited=world.audited.select(scores.ids[i : i + 1]))
@@ -434,8 +499,13 @@ def test_a_record_scores_alone_as_in_company(world: World, scored: Scored, spec:
 
 
 @pytest.fixture(scope="module")
-def third_alone() -> World:
+def third_alone_fake() -> World:
     return made(apart=False, alone=2)
+
+
+@pytest.fixture(scope="module")
+def third_alone_prompts() -> World:
+    return behind_prompts(alone=2)
 
 
 @pytest.fixture(scope="module")
@@ -447,15 +517,16 @@ def third_alone_inside(real: tuple[Model, list[Record]]) -> World:
 def test_a_record_measured_alone_scores_as_in_company(
     request: pytest.FixtureRequest, scored: Scored, spec: str
 ) -> None:
-    attack = attacks.create(spec)
+    attack = create(spec)
     scores = scored(spec)
-    inside = spec in INSIDE
-    third: World = request.getfixturevalue("third_alone_inside" if inside else "third_alone")
+    third: World = request.getfixturevalue(f"third_alone_{home(spec)}")
     alone = third.scores(attack)
     assert alone.ids == (scores.ids[2],)
     if not getattr(attack, "in_company", False):
         # Of a real model, products of matrices are added up in an order that follows their shapes.
-        assert alone.values == pytest.approx(scores.values[2:3], rel=1e-7 if inside else 1e-12)
+        assert alone.values == pytest.approx(
+            scores.values[2:3], rel=1e-7 if spec in INSIDE else 1e-12
+        )
 
 
 # --- what it leaves out ------------------------------------------------------------------------
@@ -463,7 +534,7 @@ def test_a_record_measured_alone_scores_as_in_company(
 
 @pytest.mark.parametrize("spec", SPECS)
 def test_what_was_not_measured_has_its_reason(world: World, spec: str) -> None:
-    attack = attacks.create(spec)
+    attack = create(spec)
     first, second = world.audited.ids[:2]
     for gone in attack.signals():
         values = {
@@ -494,16 +565,23 @@ def spoiled(value: Any, bad: float, *, wholly: bool) -> Any:
     return dataclasses.replace(value, **{name: replaced(getattr(value, name)) for name in fields})
 
 
+def measures(value: Any) -> bool:
+    """Whether it holds measured numbers, and not counts alone."""
+    return any(np.asarray(part).dtype.kind == "f" for part in vars(value).values())
+
+
 @pytest.mark.parametrize(("bad", "wholly"), [(-np.inf, True), (np.nan, True), (np.nan, False)])
 @pytest.mark.parametrize("spec", OUTSIDE)
 def test_what_is_not_finite_has_a_reason_and_no_number(
     world: World, spec: str, bad: float, *, wholly: bool
 ) -> None:
-    attack = attacks.create(spec)
+    attack = create(spec)
     first, second = world.audited.ids[:2]
     shapes = (LikelihoodSignal, ContinuationSignal)
     asked = [signal for signal in attack.signals() if isinstance(signal, shapes)]
     for among in (asked, *([signal] for signal in asked)):
+        if not any(measures(world.audited.values[signal][first]) for signal in among):
+            continue
         values = {signal: dict(by_id) for signal, by_id in world.audited.values.items()}
         for signal in among:
             values[signal][first] = spoiled(values[signal][first], bad, wholly=wholly)
@@ -523,7 +601,7 @@ def test_what_is_seen_and_not_finite_has_a_reason_and_no_number(
     materials = Materials(model.encoder, paraphrases=in_other_words(records))
     target = model.target
     assert isinstance(target, InsideTarget)
-    for signal in attacks.create(spec).signals():
+    for signal in create(spec).signals():
         assert isinstance(signal, InsideSignal)
         passages = signal.passages(records[0], materials)
         (seen,) = target.look([signal.look(materials)], passages)
@@ -538,7 +616,7 @@ def test_what_is_seen_and_not_finite_has_a_reason_and_no_number(
 
 @pytest.mark.parametrize("spec", ASKING)
 def test_it_needs_the_access_that_it_names(world: World, scored: Scored, spec: str) -> None:
-    attack = attacks.create(spec)
+    attack = create(spec)
     values = {
         signal: {
             id_: TokenStats(value.logprob) if isinstance(value, TokenStats) else value
@@ -556,10 +634,10 @@ def test_it_needs_the_access_that_it_names(world: World, scored: Scored, spec: s
 
 
 @pytest.mark.parametrize(
-    "spec", [s for s in ASKING if {x.of for x in attacks.create(s).signals()} - {TARGET}]
+    "spec", [s for s in DISTANT if {x.of for x in attacks.create(s).signals()} - {TARGET}]
 )
 def test_it_compares_what_two_models_say_of_the_same_text_only(spec: str) -> None:
-    attack = attacks.create(spec)
+    attack = create(spec)
     target = FakeTarget()
     models = {
         role: Model(target, RecordEncoder(target.tokenizer, Layout(), limit=limit))
@@ -581,9 +659,9 @@ def test_it_compares_what_two_models_say_of_the_same_text_only(spec: str) -> Non
     assert scores.unscored == {"longer": "the two models read different parts of this record"}
 
 
-@pytest.mark.parametrize("spec", [spec for spec in SPECS if is_fitted(attacks.create(spec))])
+@pytest.mark.parametrize("spec", [spec for spec in SPECS if is_fitted(create(spec))])
 def test_a_fitted_attack_needs_known_records_of_both_kinds(world: World, spec: str) -> None:
-    attack = attacks.create(spec)
+    attack = create(spec)
     known = world.known.observations
     for given in (
         None,
@@ -595,3 +673,19 @@ def test_a_fitted_attack_needs_known_records_of_both_kinds(world: World, spec: s
         assert scores.ids == ()
         assert set(scores.unscored) == set(world.audited.ids)
         assert all(scores.unscored.values())
+
+
+# --- attacks on prompts ------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def nobody() -> World:
+    """Each record is asked about twice, behind prompts that hold nobody."""
+    return behind_prompts(paired=True, empty=True)
+
+
+@pytest.mark.parametrize("spec", PROMPTED)
+def test_an_empty_prompt_gives_nobody_away(nobody: World, spec: str) -> None:
+    scores = nobody.scores(create(spec))
+    assert scores.ids == nobody.audited.ids
+    assert auc(scores.values, nobody.member) == 0.5
