@@ -147,7 +147,7 @@ class Sampling:
         top_k: draw from the k most likely tokens only; 0 draws from all.
         top_p: of these, from the fewest whose probability reaches this share, above 0 to 1.
         seed: another seed, other texts.
-        fewest: tokens before which no text ends.
+        fewest: tokens before which no token ends a text; what a prompt stops at still does.
     """
 
     temperature: float = 0.0

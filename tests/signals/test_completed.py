@@ -127,7 +127,7 @@ def test_fields_say_how_much_is_written() -> None:
     signal = Completed(longest=4, encoder="letters")
     (prompt,) = prompts = _prompts(signal)
     assert len(prompts) == 1
-    assert (prompt.max_new_tokens, prompt.sampling.temperature) == (4, 0)
+    assert (prompt.max_new_tokens, prompt.sampling.temperature, prompt.stop) == (4, 0, "\n")
     assert _prompts(Completed(fewest=20))[0].sampling.fewest == 20
     found = played([signal], Scripted(rule), cases=[case(TEXT)]).observations
     assert found.get(signal, "c").rest == pytest.approx(slow("the character Popeye Doyle?", "the"))

@@ -18,6 +18,7 @@ from unseen.runs.collect import Model, collect
 from unseen.scoring.store import Store
 from unseen.signals.base import Observations, Shown, Signal
 from unseen.targets.access import Access
+from unseen.targets.ending import Ending
 from unseen.targets.fake import _SPECIALS, FakeTarget
 from unseen.types import GREEDY, BoolArray, FloatArray, Sampling, Scores
 
@@ -51,11 +52,14 @@ class Scripted(FakeTarget):
         max_new_tokens: int,
         sampling: Sampling = GREEDY,
         numbers: Sequence[int] | None = None,
+        stop: str = "",
     ) -> list[list[int]]:
+        ending = Ending(frozenset(), stop, self.tokenizer.decode)
         texts = ["".join(map(self._piece, _runs(prompt))) for prompt in prompts]
         self.prompts += texts
         self.longest = max_new_tokens
-        return [self.tokenizer.encode(self.rule(text))[:max_new_tokens] for text in texts]
+        answers = [self.tokenizer.encode(self.rule(text)) for text in texts]
+        return [ending.until(answer[:max_new_tokens]) for answer in answers]
 
     def _piece(self, ids: Sequence[int]) -> str:
         return _SPECIALS[ids[0] - 256] if ids[0] > 255 else self.tokenizer.decode(ids)

@@ -66,14 +66,16 @@ class Completed:
                 msg = f"got {name}={getattr(self, name)}, expected at least 1"
                 raise ValueError(msg)
         check_encoder(self.encoder)
-        self._sampling  # noqa: B018 (it refuses what makes no sense)
+        Sampling(fewest=self.fewest)  # refuses what makes no sense
 
     def prompts(self, record: Record, materials: Materials) -> tuple[Prompt, ...]:
         """The first words, behind the prompt."""
         behind = behind_of(materials)
-        begun, _ = self.cut(text_of(record))
+        begun, rest = self.cut(text_of(record))
         said = ASKS + begun if behind.is_chat else behind.begun(begun)
-        return (Prompt(behind.prompt(record.id, said), self.longest, self._sampling),)
+        stop = "" if behind.is_chat or "\n" in rest else "\n"  # nothing after it counts
+        ids = behind.prompt(record.id, said)
+        return (Prompt(ids, self.longest, Sampling(fewest=self.fewest), stop=stop),)
 
     def more(
         self,
@@ -119,10 +121,6 @@ class Completed:
         later = list(_WORD.finditer(plain))[self.words :]
         without = plain[later[0].start() :] if later else ""
         return [_lines(after.lstrip(), n_lines), without]
-
-    @property
-    def _sampling(self) -> Sampling:
-        return Sampling(fewest=self.fewest)
 
 
 def _joined(begun: str, written: str) -> str:

@@ -343,7 +343,7 @@ class HFTarget:
         ending: Ending,
     ) -> list[list[int]]:
         chances = [chance(prompt, sampling, number) for prompt, number in rows]
-        drawn = [Drawer(sampling, chances)] if sampling.temperature else []
+        drawn: list[Processor] = [Drawer(sampling, chances)] if sampling.temperature else []
         prompts = [prompt for prompt, _ in rows]
         fewest = min(sampling.fewest, room)
         if self._sees_virtual_tokens():
