@@ -21,6 +21,7 @@ _WHERE: dict[str, str] = {
     "HFTarget": "unseen.targets.huggingface",
     "LimitedTarget": "unseen.targets.limited",
     "Membership": "unseen.types",
+    "OpenAITarget": "unseen.targets.openai_compatible",
     "Record": "unseen.types",
     "Records": "unseen.data.records",
     "Scores": "unseen.types",

@@ -12,6 +12,7 @@
     ├── TargetError             the model failed while it was being asked
     │   └── OutOfMemoryError    a batch did not fit; the engine retries with smaller ones
     ├── PreflightError          the model's numbers are not what they should be; nothing was measured
+    ├── BudgetError             as much was asked as may be; what was answered is kept
     ├── GateError               a limit is not known to be kept (Python only: the command has exit codes)
     ├── StoreError              measurements or results cannot be written or read
     └── UnscorableError         one record has no score, and why; counted, never shown as a failure
@@ -155,6 +156,12 @@ class PreflightError(UnseenError):
     """The model's numbers are not what they should be, so none of them would mean anything."""
 
     code = "preflight"
+
+
+class BudgetError(UnseenError):
+    """As much was asked of the models as the user allows; what was answered is kept."""
+
+    code = "budget"
 
 
 class GateError(UnseenError):

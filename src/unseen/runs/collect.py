@@ -448,6 +448,7 @@ def _let_write(
     """Signal, record id, and the value of what a model has written, or why there is none."""
     texts: list[tuple[ContinuationSignal, Record, list[str]]] = []
     todo: list[tuple[int, tuple[Prompt, ...]]] = []
+    unanswered: dict[int, UnscorableError] = {}
     for signal, record, prompts in _first_prompts(jobs, materials):
         if isinstance(prompts, UnscorableError):
             yield signal, record.id, prompts
@@ -463,12 +464,19 @@ def _let_write(
         for place, prompts in todo:
             signal, record, said = texts[place]
             decode = materials.encoder.tokenizer.decode
-            said += [decode(writing.answer(prompt)) for prompt in prompts]
-            if more := signal.more(record, materials, said):
+            try:
+                said += [decode(writing.answer(prompt)) for prompt in prompts]
+                more = signal.more(record, materials, said)
+            except UnscorableError as error:
+                unanswered[place] = error
+                continue
+            if more:
                 later.append((place, more))
         todo = later
-    for signal, record, said in texts:
+    for place, (signal, record, said) in enumerate(texts):
         try:
+            if place in unanswered:
+                raise unanswered[place]
             yield signal, record.id, signal.observe(record, materials, said)
         except UnscorableError as error:
             yield signal, record.id, error

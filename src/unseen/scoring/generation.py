@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
+from unseen.errors import UnscorableError
 from unseen.scoring.asking import Asking
 from unseen.scoring.store import Store, key_of_prompt
+from unseen.targets.access import Withheld
+from unseen.targets.characters import n_tokens
 from unseen.types import Prompt, Sampling
 
 # Prompts whose tokens, answers included, are kept in memory together, as multiples of the tokens that
@@ -43,6 +46,14 @@ class Writer(Protocol):
         """
 
 
+@runtime_checkable
+class EachAlone(Writer, Protocol):
+    """Answers each prompt by itself, and others meanwhile: nothing is gained by prompts that are alike."""
+
+    def each(self, prompts: Sequence[Prompt]) -> Iterator[tuple[Prompt, list[int]]]:
+        """Every prompt and its answer, as they come."""
+
+
 @dataclass(frozen=True)
 class Sheet:
     """Prompts that are continued together, all with one sampling and one stop."""
@@ -72,11 +83,24 @@ class Generation(Asking[Prompt, Sheet]):
         self._store = store
 
     def answer(self, prompt: Prompt) -> tuple[int, ...]:
-        """The token ids that go on after a prompt that `ensure` has seen; perhaps none."""
-        return self._store.get_text(self._key(prompt))
+        """The token ids that go on after a prompt that `ensure` has seen; perhaps none.
+
+        Raises:
+            UnscorableError: where there is no answer, with the reason.
+        """
+        ids = self._store.get_text(self._key(prompt))
+        if ids and ids[0] < 0:
+            raise UnscorableError(Withheld(ids[0]).reason)
+        return ids
 
     def _put(self, group: Sheet) -> None:
         rows = group.prompts
+        if isinstance(self._target, EachAlone):
+            # Kept one by one: whatever stops the run, none that has come is asked for again.
+            for row, ids in self._target.each(rows):
+                self._store.put_texts([(self._key(row), ids)])
+                self._count(row, ids)
+            return
         made = self._target.generate(
             [row.ids for row in rows],
             max_new_tokens=max(row.max_new_tokens for row in rows),
@@ -87,7 +111,12 @@ class Generation(Asking[Prompt, Sheet]):
         # One token follows from those before it: what is cut off later could have been cut off at once.
         answers = [ids[: row.max_new_tokens] for ids, row in zip(made, rows, strict=True)]
         self._store.put_texts(zip(map(self._key, rows), answers, strict=True))
-        self.n_tokens += sum(len(row.ids) for row in rows) + sum(map(len, answers))
+        for row, ids in zip(rows, answers, strict=True):
+            self._count(row, ids)
+
+    def _count(self, row: Prompt, ids: Sequence[int]) -> None:
+        tokenizer = getattr(self._target, "tokenizer", None)
+        self.n_tokens += n_tokens(tokenizer, len(row.ids) + len(ids))
 
     def _cut(self, questions: Sequence[Prompt], *, most: int | None = None) -> list[Sheet]:
         # Even where one row fills the budget, the next sheets hold fewer.

@@ -13,6 +13,7 @@ import numpy as np
 from unseen.errors import UnscorableError
 from unseen.signals.base import TARGET, Materials
 from unseen.signals.text import word_spans, words
+from unseen.targets.characters import n_tokens
 from unseen.types import FloatArray, IntArray, Prompt, Record, Sampling
 
 
@@ -76,7 +77,8 @@ class RecitedWords:
         """As many draws after the beginning as there are samples."""
         said, rest = self.cut(record)
         ids = materials.encoder.prompt(record.turns[:-1], said)
-        wanted = len(materials.encoder.tokenizer.encode(rest))
+        tokenizer = materials.encoder.tokenizer
+        wanted = n_tokens(tokenizer, len(tokenizer.encode(rest)))
         room = materials.encoder.max_length - len(ids)
         longest = max(1, min(wanted, room, self.longest))
         return tuple(Prompt(ids, longest, self._sampling, j) for j in range(self.samples))

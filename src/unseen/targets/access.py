@@ -44,6 +44,32 @@ class Access(IntEnum):
         return "weights" if self is Access.WHITE_BOX else self.name.lower()
 
 
+class Withheld(IntEnum):
+    """Why there is no text after a prompt: then this is the only id of the answer."""
+
+    TOO_LONG = -1
+    FILTERED = -2
+    REFUSED = -3
+    USED_UP = -4
+    BEGUN = -5
+    UNSENDABLE = -6
+
+    @property
+    def reason(self) -> str:
+        """What is counted."""
+        return _REASONS[self]
+
+
+_REASONS = {
+    Withheld.TOO_LONG: "the prompt does not fit into the context of the endpoint",
+    Withheld.FILTERED: "a filter of the endpoint withheld the answer",
+    Withheld.REFUSED: "the endpoint refused to answer",
+    Withheld.USED_UP: "the tokens of the answer were used up before its first word",
+    Withheld.BEGUN: "a chat does not go on with an answer that is begun",
+    Withheld.UNSENDABLE: "the prompt holds half of a character, and cannot be sent",
+}
+
+
 @runtime_checkable
 class TextTarget(Protocol):
     """A model that answers with text."""
@@ -72,12 +98,12 @@ class TextTarget(Protocol):
         numbers: Sequence[int] | None = None,
         stop: str = "",
     ) -> list[list[int]]:
-        """Continuations of token-id prompts, at most `max_new_tokens` ids each.
+        """Continuations of token-id prompts, at most `max_new_tokens` tokens of the model each.
 
         An end-of-text or end-of-turn token ends one early, and is its last id; so does, where `stop`
         is given, the token at which the text of the continuation holds it. What is drawn for a
         prompt follows from its ids, the sampling and its number (0 where none are given), whatever
-        else is asked.
+        else is asked. A prompt that cannot be answered has one id, a `Withheld`.
 
         Raises:
             OutOfMemoryError: where the prompts do not fit together; nothing is lost or kept.

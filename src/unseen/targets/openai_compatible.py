@@ -1,0 +1,335 @@
+"""A model behind an endpoint that speaks as OpenAI's does: vLLM, llama.cpp, Ollama, hosted ones.
+
+It gives text and no more. Some endpoints take the options that ask for log-probabilities, and leave
+them out without a word; some tell wrong ones. So no higher rung is offered before it is proved.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import threading
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from typing import Any, NoReturn
+
+from unseen.errors import AccessError, ConfigError, ModelError, UnseenError
+from unseen.targets.access import Access, Withheld
+from unseen.targets.characters import TextTokenizer, turns_of
+from unseen.targets.endpoint import Api, Counts, Endpoint, NoAnswer, NotTaken
+from unseen.targets.pace import Stopped
+from unseen.types import GREEDY, Batch, Prompt, Sampling, TokenStats
+
+_HELLO = "Name a colour."
+_FEW = 8
+_LIMITS = ("max_tokens", "max_completion_tokens")
+"""What endpoints call the most tokens of an answer: those of old, and models that think first."""
+
+
+class OpenAITarget:
+    """A model behind an endpoint, asked over HTTP: text only.
+
+    Its token ids are characters (`TextTokenizer`). The tokens of an answer are the model's own. Questions
+    are sent several at a time; each is asked again after a fault that may pass, as often and after as
+    long as the endpoint asks for. Making one sends one short question of our own: whether it answers,
+    and which options it takes.
+
+    What is drawn follows from the sampling's seed and number as far as the endpoint honours a seed.
+
+    Args:
+        model: what the endpoint calls the model.
+        base_url: where it is, up to and without `/chat/completions`; default: the environment variable
+            OPENAI_BASE_URL, or else OpenAI's own.
+        api_key_env: the environment variable that holds the key; the key itself is kept nowhere.
+        api: "chat" sends messages, "completions" one text that the model goes on with.
+        access: "text"; higher rungs are not read.
+        concurrency: requests under way at once, at most; fewer where the endpoint complains.
+        timeout: seconds after which an answer is given up.
+        max_retries: times that a question is asked again.
+        max_requests: requests in all, those that are sent again included; None for no limit.
+        stop: texts that end an answer.
+        seed: of the endpoint, where it takes one.
+
+    Attributes:
+        counts: what was asked so far, and what came back.
+
+    Raises:
+        ModelError: where it does not answer, or the key, the address or the name is wrong.
+        ConfigError: where an argument is none.
+        MissingExtraError: where the client is not installed (extra `api`).
+    """
+
+    access = Access.TEXT
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        base_url: str | None = None,
+        api_key_env: str = "OPENAI_API_KEY",
+        api: Api = "chat",
+        access: str = "text",
+        concurrency: int = 8,
+        timeout: float = 60.0,
+        max_retries: int = 5,
+        max_requests: int | None = None,
+        stop: Sequence[str] = (),
+        seed: int = 0,
+    ) -> None:
+        if access != Access.TEXT.word:
+            raise ConfigError(
+                f"got access {access!r}, but an endpoint gives text alone", fix="access='text'"
+            )
+        if api not in ("chat", "completions") or concurrency < 1 or max_retries < 0 or timeout <= 0:
+            raise ConfigError(
+                f"got api={api!r}, concurrency={concurrency}, max_retries={max_retries}, "
+                f"timeout={timeout:g}",
+                fix="api is chat or completions, concurrency at least 1, max_retries at least 0, "
+                "timeout above 0",
+            )
+        self.name = f"openai/{model}"
+        self.tokenizer = TextTokenizer(chat=api == "chat")
+        self.max_length = 1_000_000  # the endpoint says of a prompt whether it fits
+        self.batch_tokens = 16_384
+        self._model, self._api, self._stop, self._seed = model, api, tuple(stop), seed
+        self._concurrency = concurrency
+        self.endpoint = Endpoint(
+            base_url,
+            model=model,
+            api=api,
+            key_name=api_key_env,
+            concurrency=concurrency,
+            timeout=timeout,
+            max_retries=max_retries,
+            max_requests=max_requests,
+        )
+        self._left_out: set[str] = {_LIMITS[1]}
+        self._version = _version(self._first_answer())
+        about = [self.endpoint.url, model, api, self._stop, seed, self._version]
+        digest = hashlib.blake2b(json.dumps(about).encode(), digest_size=16)
+        self.fingerprint = f"openai-{digest.hexdigest()}"
+
+    # --- what the user and the run record see -------------------------------------------------
+
+    @property
+    def counts(self) -> Counts:
+        return self.endpoint.counts
+
+    def describe(self) -> dict[str, str]:
+        """Provider, model, address, and what the endpoint says of itself."""
+        facts = {
+            "provider": "openai",
+            "model": self._model,
+            "url": self.endpoint.url,
+            "api": self._api,
+            "access": self.access.word,
+        }
+        if self._version is not None:
+            facts["system_fingerprint"] = self._version
+        if self._stop:
+            facts["stop"] = json.dumps(self._stop)
+        if "seed" in self._left_out:
+            facts["seed"] = "not taken"
+        return facts
+
+    # --- text -------------------------------------------------------------------------------------
+
+    def generate(
+        self,
+        prompts: Sequence[Sequence[int]],
+        *,
+        max_new_tokens: int,
+        sampling: Sampling = GREEDY,
+        numbers: Sequence[int] | None = None,
+    ) -> list[list[int]]:
+        """Answers, in the order of the prompts: characters of at most so many tokens of the model.
+
+        Raises:
+            UnseenError: where the endpoint answers no more.
+        """
+        rows = [
+            Prompt(tuple(prompt), max_new_tokens, sampling, number)
+            for prompt, number in zip(prompts, numbers or [0] * len(prompts), strict=True)
+        ]
+        answers = dict(self.each(list(dict.fromkeys(rows))))
+        return [list(answers[row]) for row in rows]
+
+    def each(self, prompts: Sequence[Prompt]) -> Iterator[tuple[Prompt, list[int]]]:
+        """Every prompt and its answer, as they come.
+
+        Where the endpoint answers no more, those that are under way still come before the error.
+
+        Raises:
+            ConfigError: where the endpoint cannot be told how to draw.
+            UnseenError: where it answers no more.
+        """
+        for prompt in prompts:
+            _check(prompt.sampling)
+        stop = threading.Event()
+        fault: UnseenError | None = None
+        with ThreadPoolExecutor(self._concurrency, thread_name_prefix="endpoint") as pool:
+            under_way = {pool.submit(self._answer, prompt, stop): prompt for prompt in prompts}
+            try:
+                for future in as_completed(under_way):
+                    try:
+                        yield under_way[future], future.result()
+                    except Stopped:
+                        continue
+                    except UnseenError as error:
+                        fault = fault or error
+            finally:
+                stop.set()
+        if fault is not None:
+            raise fault
+
+    def _answer(self, prompt: Prompt, stop: threading.Event) -> list[int]:
+        try:
+            text = self._text(self.ask(self._body(prompt), stop))
+        except NoAnswer as error:
+            self.counts.no_answer(error.why)
+            return [int(error.why)]
+        except UnseenError:
+            stop.set()  # at once: no other is to begin
+            raise
+        self.counts.answer(empty=not text.strip())
+        # Half a character may come back, and nothing that reads text takes one.
+        return self.tokenizer.encode(text.encode("utf-8", "replace").decode())
+
+    def ask(self, body: dict[str, Any], stop: threading.Event | None = None) -> Any:
+        """The whole answer of the endpoint, in its own words: for those who try what it gives.
+
+        Args:
+            body: the fields of the request; what the endpoint does not take is left out.
+            stop: set where nobody waits any more.
+
+        Raises:
+            NoAnswer: where this question has none.
+            UnseenError: where no other would be answered either.
+        """
+        try:
+            answer = self.endpoint.ask(self._taken(body), stop)
+        except NotTaken as error:
+            raise error.refused from None
+        self._count(answer)
+        return answer
+
+    def _body(self, prompt: Prompt) -> dict[str, Any]:
+        """The fields of a request.
+
+        Raises:
+            NoAnswer: where it cannot be asked.
+        """
+        drawn = prompt.sampling
+        turns = turns_of(prompt.ids)
+        text = self.tokenizer.decode(prompt.ids)
+        if self._api == "completions":
+            asked: dict[str, Any] = {"prompt": text}
+        elif turns is None:
+            asked = {"messages": [{"role": "user", "content": text}]}
+        else:
+            if turns[-1].role == "assistant" and turns[-1].content:
+                raise NoAnswer(Withheld.BEGUN)
+            if turns[-1].role == "assistant":
+                turns = turns[:-1]
+            asked = {"messages": [{"role": t.role, "content": t.content} for t in turns]}
+        return asked | self._options(prompt.max_new_tokens, drawn, prompt.number)
+
+    def _options(self, max_new_tokens: int, sampling: Sampling, number: int) -> dict[str, Any]:
+        options: dict[str, Any] = dict.fromkeys(_LIMITS, max_new_tokens)
+        options |= {"temperature": sampling.temperature, "seed": self._seed_of(sampling, number)}
+        options |= {} if sampling.top_p == 1 else {"top_p": sampling.top_p}
+        return options | ({"stop": list(self._stop)} if self._stop else {})
+
+    def _seed_of(self, sampling: Sampling, number: int) -> int:
+        """What the endpoint is given as a seed: of an int that all of them take."""
+        if not sampling.temperature:
+            return self._seed
+        about = json.dumps([self._seed, sampling.seed, number]).encode()
+        return int.from_bytes(hashlib.blake2b(about, digest_size=4).digest(), "little") >> 1
+
+    def _taken(self, body: dict[str, Any]) -> dict[str, Any]:
+        return {name: value for name, value in body.items() if name not in self._left_out}
+
+    def _first_answer(self) -> Any:
+        """Asks something of our own, and finds out which options have to be left out.
+
+        Raises:
+            ModelError: where it does not answer, or not without sampling.
+        """
+        prompt = Prompt(tuple(self.tokenizer.encode(_HELLO)), _FEW)
+        body = self._body(prompt)
+        while True:
+            try:
+                answer = self.endpoint.ask(self._taken(body), first=True)
+            except NotTaken as error:
+                if error.name == _LIMITS[0] and _LIMITS[1] in self._left_out:
+                    self._left_out ^= set(_LIMITS)
+                elif error.name == "seed":
+                    self._left_out.add("seed")
+                else:
+                    raise ModelError(
+                        f"{self.name} takes no {error.name}: {error.refused.problem}",
+                        fix="it cannot be asked for its likeliest answer: name another model",
+                    ) from None
+            except NoAnswer as error:
+                raise ModelError(f"{self.name}: {error.why.reason}") from None
+            else:
+                self._count(answer)
+                return answer
+
+    def _text(self, answer: Any) -> str:
+        """The text of an answer.
+
+        Raises:
+            NoAnswer: where it has none.
+        """
+        choice = answer.choices[0]
+        said = getattr(choice, "message", None) if self._api == "chat" else choice
+        text = getattr(said, "content" if self._api == "chat" else "text", None)
+        text = text if isinstance(text, str) else ""
+        finish = getattr(choice, "finish_reason", None)
+        if finish == "content_filter":
+            raise NoAnswer(Withheld.FILTERED)
+        if not text and getattr(said, "refusal", None):
+            raise NoAnswer(Withheld.REFUSED)
+        if not text and finish == "length":
+            raise NoAnswer(Withheld.USED_UP)
+        return text
+
+    def _count(self, answer: Any) -> None:
+        usage = getattr(answer, "usage", None)
+        self.counts.answer(
+            read=getattr(usage, "prompt_tokens", None) or 0,
+            written=getattr(usage, "completion_tokens", None) or 0,
+        )
+
+    # --- what it does not give ----------------------------------------------------------------
+
+    def top_token(self, prompts: Sequence[Sequence[int]]) -> list[int]:  # noqa: ARG002
+        """It does not tell its first choices."""
+        self._refuse(Access.LABEL)
+
+    def execute(self, batch: Batch) -> list[TokenStats]:  # noqa: ARG002
+        """It does not tell how likely a text is."""
+        self._refuse(Access.LOGPROB)
+
+    def _refuse(self, needed: Access) -> NoReturn:
+        raise AccessError(f"this needs {needed.word} access, but {self.name} gives text")
+
+
+def _version(answer: Any) -> str | None:
+    told = getattr(answer, "system_fingerprint", None)
+    return told if isinstance(told, str) and told else None
+
+
+def _check(sampling: Sampling) -> None:
+    """Refuses what an endpoint cannot be told.
+
+    Raises:
+        ConfigError: with what it is.
+    """
+    if sampling.top_k:
+        raise ConfigError(
+            f"an endpoint cannot be told to draw from the {sampling.top_k} likeliest tokens",
+            fix="--attacks 'samia[top_k=0]', for example",
+        )
