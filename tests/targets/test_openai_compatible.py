@@ -107,9 +107,10 @@ def test_a_chat_is_sent_as_messages(serve: Any) -> None:
 
 def test_a_text_is_one_message_of_the_user_or_a_completion(serve: Any) -> None:
     server = serve()
-    assert texts(target(server, stop=("\n\n",)), "Question: a\nAnswer:") == ["QUESTION: A\nANSWER:"]
+    made = texts(target(server), "Question: a\nAnswer:", stop="\n\n")
+    assert made == ["QUESTION: A\nANSWER:"]
     assert server.asked[-1][2]["messages"] == [{"role": "user", "content": "Question: a\nAnswer:"}]
-    assert server.asked[-1][2]["stop"] == ["\n\n"]
+    assert server.asked[-1][2]["stop"] == "\n\n"
     one = target(server, api="completions")
     assert one.tokenizer.chat_template is None
     assert texts(one, "Question: a\nAnswer:") == ["QUESTION: A\nANSWER:"]
@@ -155,8 +156,12 @@ def test_what_is_drawn_has_a_seed_of_its_own(serve: Any) -> None:
     assert all(0 <= seed < 2**31 for seed in seeds)
     one.generate([ids("b")], max_new_tokens=4, sampling=warm, numbers=[1])
     assert server.asked[-1][2]["seed"] in seeds
-    with pytest.raises(ConfigError, match="50 likeliest"):
-        one.generate([ids("a")], max_new_tokens=4, sampling=Sampling(1.0, top_k=50))
+    for sampling, says in (
+        (Sampling(1.0, top_k=50), "50 likeliest"),
+        (Sampling(fewest=20), "20 tokens"),
+    ):
+        with pytest.raises(ConfigError, match=says):
+            one.generate([ids("a")], max_new_tokens=4, sampling=sampling)
 
 
 def test_options_that_are_not_taken(serve: Any) -> None:
@@ -165,6 +170,8 @@ def test_options_that_are_not_taken(serve: Any) -> None:
     assert texts(one, "a") == ["A"]
     assert set(server.asked[-1][2]) == {"model", "messages", "max_completion_tokens", "temperature"}
     assert one.describe()["seed"] == "not taken"
+    assert texts(one, "a\nb", "c\nd", stop="\n") == ["A", "C"]  # we cut, where it does not
+    assert "stop" not in server.asked[-1][2]
     with pytest.raises(ModelError, match="takes no temperature"):
         target(serve(takes={"max_tokens", "seed"}))
 
@@ -385,7 +392,6 @@ def test_fingerprint_follows_what_changes_answers(serve: Any) -> None:
     server, other = serve(), serve(version="v2")
     prints = [
         target(server).fingerprint,
-        target(server, stop=("\n",)).fingerprint,
         target(server, seed=1).fingerprint,
         target(server, api="completions").fingerprint,
         target(other).fingerprint,

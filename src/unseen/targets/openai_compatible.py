@@ -47,7 +47,6 @@ class OpenAITarget:
         timeout: seconds after which an answer is given up.
         max_retries: times that a question is asked again.
         max_requests: requests in all, those that are sent again included; None for no limit.
-        stop: texts that end an answer.
         seed: of the endpoint, where it takes one.
 
     Attributes:
@@ -73,7 +72,6 @@ class OpenAITarget:
         timeout: float = 60.0,
         max_retries: int = 5,
         max_requests: int | None = None,
-        stop: Sequence[str] = (),
         seed: int = 0,
     ) -> None:
         if access != Access.TEXT.word:
@@ -91,7 +89,7 @@ class OpenAITarget:
         self.tokenizer = TextTokenizer(chat=api == "chat")
         self.max_length = 1_000_000  # the endpoint says of a prompt whether it fits
         self.batch_tokens = 16_384
-        self._model, self._api, self._stop, self._seed = model, api, tuple(stop), seed
+        self._model, self._api, self._seed = model, api, seed
         self._concurrency = concurrency
         self.endpoint = Endpoint(
             base_url,
@@ -105,7 +103,7 @@ class OpenAITarget:
         )
         self._left_out: set[str] = {_LIMITS[1]}
         self._version = _version(self._first_answer())
-        about = [self.endpoint.url, model, api, self._stop, seed, self._version]
+        about = [self.endpoint.url, model, api, seed, self._version]
         digest = hashlib.blake2b(json.dumps(about).encode(), digest_size=16)
         self.fingerprint = f"openai-{digest.hexdigest()}"
 
@@ -126,8 +124,6 @@ class OpenAITarget:
         }
         if self._version is not None:
             facts["system_fingerprint"] = self._version
-        if self._stop:
-            facts["stop"] = json.dumps(self._stop)
         if "seed" in self._left_out:
             facts["seed"] = "not taken"
         return facts
@@ -141,14 +137,17 @@ class OpenAITarget:
         max_new_tokens: int,
         sampling: Sampling = GREEDY,
         numbers: Sequence[int] | None = None,
+        stop: str = "",
     ) -> list[list[int]]:
         """Answers, in the order of the prompts: characters of at most so many tokens of the model.
+
+        What an answer stops at is not in it.
 
         Raises:
             UnseenError: where the endpoint answers no more.
         """
         rows = [
-            Prompt(tuple(prompt), max_new_tokens, sampling, number)
+            Prompt(tuple(prompt), max_new_tokens, sampling, number, stop)
             for prompt, number in zip(prompts, numbers or [0] * len(prompts), strict=True)
         ]
         answers = dict(self.each(list(dict.fromkeys(rows))))
@@ -185,6 +184,7 @@ class OpenAITarget:
     def _answer(self, prompt: Prompt, stop: threading.Event) -> list[int]:
         try:
             text = self._text(self.ask(self._body(prompt), stop))
+            text = text.partition(prompt.stop)[0] if prompt.stop else text
         except NoAnswer as error:
             self.counts.no_answer(error.why)
             return [int(error.why)]
@@ -209,7 +209,10 @@ class OpenAITarget:
         try:
             answer = self.endpoint.ask(self._taken(body), stop)
         except NotTaken as error:
-            raise error.refused from None
+            if error.name != "stop":
+                raise error.refused from None
+            self._left_out.add("stop")  # it saves tokens, and we cut ourselves
+            return self.ask(body, stop)
         self._count(answer)
         return answer
 
@@ -219,7 +222,6 @@ class OpenAITarget:
         Raises:
             NoAnswer: where it cannot be asked.
         """
-        drawn = prompt.sampling
         turns = turns_of(prompt.ids)
         text = self.tokenizer.decode(prompt.ids)
         if self._api == "completions":
@@ -232,13 +234,14 @@ class OpenAITarget:
             if turns[-1].role == "assistant":
                 turns = turns[:-1]
             asked = {"messages": [{"role": t.role, "content": t.content} for t in turns]}
-        return asked | self._options(prompt.max_new_tokens, drawn, prompt.number)
+        return asked | self._options(prompt)
 
-    def _options(self, max_new_tokens: int, sampling: Sampling, number: int) -> dict[str, Any]:
-        options: dict[str, Any] = dict.fromkeys(_LIMITS, max_new_tokens)
-        options |= {"temperature": sampling.temperature, "seed": self._seed_of(sampling, number)}
-        options |= {} if sampling.top_p == 1 else {"top_p": sampling.top_p}
-        return options | ({"stop": list(self._stop)} if self._stop else {})
+    def _options(self, prompt: Prompt) -> dict[str, Any]:
+        drawn = prompt.sampling
+        options: dict[str, Any] = dict.fromkeys(_LIMITS, prompt.max_new_tokens)
+        options |= {"temperature": drawn.temperature, "seed": self._seed_of(drawn, prompt.number)}
+        options |= {} if drawn.top_p == 1 else {"top_p": drawn.top_p}
+        return options | ({"stop": prompt.stop} if prompt.stop else {})
 
     def _seed_of(self, sampling: Sampling, number: int) -> int:
         """What the endpoint is given as a seed: of an int that all of them take."""
@@ -328,8 +331,12 @@ def _check(sampling: Sampling) -> None:
     Raises:
         ConfigError: with what it is.
     """
-    if sampling.top_k:
-        raise ConfigError(
-            f"an endpoint cannot be told to draw from the {sampling.top_k} likeliest tokens",
-            fix="--attacks 'samia[top_k=0]', for example",
-        )
+    for name, what in (
+        ("top_k", f"draw from the {sampling.top_k} likeliest tokens"),
+        ("fewest", f"write {sampling.fewest} tokens at least"),
+    ):
+        if getattr(sampling, name):
+            raise ConfigError(
+                f"an endpoint cannot be told to {what}",
+                fix=f"name the attack with {name}=0: --attacks 'ATTACK[{name}=0]'",
+            )
