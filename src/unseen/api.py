@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from unseen.errors import ConfigError, StoreError, UnknownNameError, need
 from unseen.report import html, markdown, modelcard, ranking
 from unseen.runs.audit import audit
-from unseen.runs.config import FinetuneAudit, configure
+from unseen.runs.config import AuditChoices, FinetuneAudit, configure
 from unseen.runs.folder import RunFolder, writing
 from unseen.runs.rescore import rescore
 from unseen.runs.results import Headline, Results
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from unseen.runs.doctor import Diagnosis
     from unseen.runs.estimate import Forecast
     from unseen.runs.gate import GateResult
+    from unseen.runs.prompt.config import PromptAudit
+    from unseen.runs.prompt.game import PromptGame
     from unseen.runs.results import Epsilon
     from unseen.runs.study import StudyResults
     from unseen.runs.study_config import AttackStudy, TrainStudy
@@ -268,7 +270,53 @@ def audit_finetune(
     return Audit(folder.path, results)
 
 
-C = TypeVar("C", bound=FinetuneAudit)
+def audit_prompt(
+    target: str | Path | LogprobTarget | None = None,
+    prompt: PromptGame | None = None,
+    *,
+    config: PromptAudit | None = None,
+    progress: Progress | None = None,
+    note: Any = None,
+    **choices: Any,
+) -> Audit:
+    """Was this record among the demonstrations of the prompt that the model stands behind?
+
+    Args:
+        target: a model folder or name, or a target such as `HFTarget` or `FakeTarget`.
+        prompt: the prompt and its records; or give `template` and `demos`.
+        config: all choices at once, instead of `choices`.
+        progress: called with what is being done, how much of it is done, and how much there is.
+        note: called with sentences that the user should know.
+        **choices: fields of `PromptAudit`, for example attacks=["gap"], max_requests=8000.
+
+    Returns:
+        The audit, written to its run folder. The same call again continues one that was stopped.
+
+    Raises:
+        UnseenError: with what is wrong and what to do.
+    """
+    from unseen.prompts.templates import PromptTemplate
+    from unseen.runs.prompt import audit as runs
+    from unseen.runs.prompt.config import configure as configure_prompt
+
+    objects: dict[str, Any] = {}
+    if prompt is not None:
+        twice = sorted(prompt.choices.keys() & choices.keys())
+        if config is not None or twice:
+            what = ", ".join(twice) or "config"
+            raise ConfigError(f"got a prompt and also {what}", fix="say it in one place")
+        choices |= prompt.choices
+        objects["demos"] = None if "demos" in choices else prompt.demos
+        if isinstance(prompt.template, PromptTemplate):
+            objects["template"] = prompt.template
+    config, target = _chosen(target, None, config, choices, configure_prompt)
+    folder, results = runs.audit_prompt(
+        config, target=target, progress=progress, note=note, report=_report, **objects
+    )
+    return Audit(folder.path, results)
+
+
+C = TypeVar("C", bound=AuditChoices)
 
 
 def _chosen(

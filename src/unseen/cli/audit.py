@@ -10,8 +10,9 @@ from unseen.cli.ended import end
 from unseen.cli.output import progress, say
 from unseen.cli.plan import announce as announce_plan
 from unseen.runs.config import FinetuneAudit
+from unseen.runs.prompt.config import PromptAudit
 
-app = App(name="audit", help="Audit a model: was this record in its data?")
+app = App(name="audit", help="Audit a model: was this record in its data, or in its prompt?")
 
 
 @app.command
@@ -38,4 +39,28 @@ def finetune(
 
     with progress() as tell:
         result = audit_finetune(config=config, progress=tell, note=say)
+    return end(result, config.gate, json_=json_)
+
+
+@app.command
+def prompt(
+    *,
+    config: Annotated[PromptAudit, Parameter(name="*")] = PromptAudit(),  # noqa: B008 (frozen)
+    json_: Annotated[bool, Parameter(name="--json", negative=())] = False,
+) -> int:
+    """Was this record among the demonstrations of the prompt that the model stands behind?
+
+    Demonstrations are drawn from a file of labelled records, so that a coin decides who is in the
+    prompt; an attacker who holds a record asks the model and tells. Every option is also an environment
+    variable, a key of unseen.yaml and an argument of `unseen.audit_prompt`. The same command again
+    continues an audit that was stopped.
+
+    Args:
+        config: the audit.
+        json_: print results.json instead of the table.
+    """
+    from unseen.api import audit_prompt
+
+    with progress() as tell:
+        result = audit_prompt(config=config, progress=tell, note=say)
     return end(result, config.gate, json_=json_)

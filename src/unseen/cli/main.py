@@ -1,8 +1,8 @@
 """`unseen`: reads the command line, and turns every expected error into one message.
 
 Exit codes: 0 done, 1 something failed while running, 2 something that the user can mend, 10 a gate
-failed, 11 inconclusive (invalid evidence, too little of it, or a failed preflight), 130 interrupted,
-143 terminated.
+failed, 11 inconclusive (invalid evidence, too little of it, or a failed preflight), 12 incomplete (as
+much was asked as may be), 130 interrupted, 143 terminated.
 """
 
 from __future__ import annotations
@@ -18,12 +18,19 @@ from cyclopts import App, CycloptsError
 
 from unseen import __version__
 from unseen.cli import streams
-from unseen.cli.codes import FAILED, INCONCLUSIVE, INTERRUPTED, TERMINATED, USAGE
+from unseen.cli.codes import FAILED, INCOMPLETE, INCONCLUSIVE, INTERRUPTED, TERMINATED, USAGE
 from unseen.cli.explain import explain
 from unseen.cli.output import err, show_error
 from unseen.cli.sources import Sources
 from unseen.cli.yaml_file import YamlFile
-from unseen.errors import ConfigError, PreflightError, StoreError, UnseenError, UsageError
+from unseen.errors import (
+    BudgetError,
+    ConfigError,
+    PreflightError,
+    StoreError,
+    UnseenError,
+    UsageError,
+)
 
 _CONFIG_FLAG = "--config"
 _CONFIG_FILE = "unseen.yaml"
@@ -137,6 +144,8 @@ def run(argv: list[str]) -> int:
 def _code_of(error: UnseenError) -> int:
     if isinstance(error, PreflightError):
         return INCONCLUSIVE
+    if isinstance(error, BudgetError):
+        return INCOMPLETE
     return USAGE if isinstance(error, UsageError | StoreError) else FAILED
 
 

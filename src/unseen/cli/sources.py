@@ -31,6 +31,10 @@ _EXAMPLES = {
     "gate": "auc=0.6,advantage=0.1",
     "max": "auc=0.6,advantage=0.1",
     "column": "prompt=question,completion=reply",
+    "labels": "Number,Location",
+    "synonyms": "Abbreviation=Ab|Abbr",
+    "shots": "1,4,16",
+    "position": "first,last",
     "nonmembers_apart": "counterfactual=made_up.jsonl",
 }
 

@@ -9,7 +9,7 @@ from typing import Any
 from unseen.errors import ConfigError, short
 
 _LARGEST = 1_000_000
-_MAPPINGS = ("gate", "column")
+_MAPPINGS = ("gate", "column", "synonyms")
 """Options that may stand as `name: value` lines of their own."""
 _EXAMPLE = "write one option a line, for example  model: ./my-model"
 

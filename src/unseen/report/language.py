@@ -31,6 +31,7 @@ Tone = Literal["found", "clear", "refused", "none"]
 
 TITLES = {
     "finetune": "Membership audit of a fine-tuned model",
+    "prompt": "Membership audit of a prompt",
     "scores": "Membership scores",
     "canary": "Canary audit of a model",
 }

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from unseen.errors import UNANSWERED, AccessError, UnscorableError
-from unseen.scoring.asking import Asking
+from unseen.scoring.asking import Asking, Budget
 from unseen.scoring.engine import Engine
 from unseen.scoring.generation import Generation
 from unseen.scoring.looking import Glance, Looking
@@ -119,6 +119,7 @@ def collect(
     shadows: Sequence[Shadow] = (),
     shown: Shown = NOTHING_SHOWN,
     batch_tokens: int | None = None,
+    budget: Budget | None = None,
     progress: Progress | None = None,
 ) -> tuple[Observations, Cost]:
     """Measures signals of records.
@@ -132,6 +133,7 @@ def collect(
         shadows: shadow models, asked one after another; none is loaded for signals of other roles.
         shown: what signals may show to models, or compare with.
         batch_tokens: padded tokens a batch; None leaves it to the target.
+        budget: how many questions may be asked.
         progress: told how far it is.
 
     Returns:
@@ -152,7 +154,7 @@ def collect(
     for role, model in models.items():
         materials = _materials(role, model, models, shown, neighbourhood)
         jobs = _jobs(role, wanted, records, shown)
-        writing = Generation(model.target, store, batch_tokens=batch_tokens)
+        writing = Generation(model.target, store, batch_tokens=batch_tokens, budget=budget)
         for signal, id_, value in _let_write(jobs, materials, writing, _telling(progress, role)):
             written.setdefault(signal, {})[id_] = value
         cost.add(role, writing)
@@ -160,7 +162,7 @@ def collect(
     for role, model in models.items():
         materials = _materials(role, model, models, shown, neighbourhood, written)
         jobs = _jobs(role, wanted, records, shown)
-        engine = Engine(model.target, store, batch_tokens=batch_tokens)
+        engine = Engine(model.target, store, batch_tokens=batch_tokens, budget=budget)
         tell = _telling(progress, role)
         seen.add(_read_texts(jobs, materials))
         seen.add(_ask_model(jobs, materials, model.target, engine, tell))
@@ -175,7 +177,7 @@ def collect(
         with shadow.opened() as model:
             _check_access(jobs[0].signals[0], model)
             materials = _materials(SHADOW, model, models, shown, neighbourhood)
-            engine = Engine(model.target, store, batch_tokens=batch_tokens)
+            engine = Engine(model.target, store, batch_tokens=batch_tokens, budget=budget)
             tell = _telling(progress, f"{SHADOW} {number} of {len(shadows)}")
             said.append(_Seen())
             said[-1].add(_ask_model(jobs, materials, model.target, engine, tell))

@@ -1,12 +1,15 @@
 """The run folder: everything about one audit, readable without the model, and without any text.
 
     run.json          what was asked, of whom, on which data, by which versions, in which attempts
-    config.yaml       the resolved configuration: `unseen audit finetune --config FILE` repeats it
+    config.yaml       the resolved configuration: `unseen audit … --config FILE` repeats it
     results.json      every estimate
     records.parquet   a row a record: id, membership, scores
     signals/          what was measured, a file a signal
     data/dropped.csv  records left out, by id, and why
+    data/cases.csv    which case of a prompt's audit is about which record, by id
     data/sketch.json  how many records fall into each of a few thousand buckets, to know sets again
+    apart/            the same of further sets of non-members
+    settings/         the same of further settings of a prompt
     report.md         the same for people
     report.html       the same with figures, and the records by score: one file that asks for nothing
     manifest.sha256   a hash of every file
@@ -285,7 +288,7 @@ class RunFolder:
 
     def _files(self) -> Iterator[Path]:
         yield from (self.path / name for name in _CORE if (self.path / name).is_file())
-        for folder in ("signals", "data", "apart"):
+        for folder in ("signals", "data", "apart", "settings"):
             yield from (self.path / folder).glob("*.*")
         for pattern in _MODELS:
             for model in self.path.glob(pattern):

@@ -82,6 +82,23 @@ _FOLDS, _FIT, _ESTIMATES, _HEADLINE, _SLICES, _GAINS = range(2, 8)
 
 
 @dataclass(frozen=True)
+class Said:
+    """What findings call both sides.
+
+    Attributes:
+        members: the members.
+        others: the non-members, after "of the".
+    """
+
+    members: str
+    others: str
+
+
+TRAINED = Said("training records", "held-out ones")
+PROMPTED = Said("records in the prompt", "records outside it")
+
+
+@dataclass(frozen=True)
 class Scored:
     """Scores by attack, of the target and of the models that are seen as target, as controls.
 
@@ -209,12 +226,18 @@ class Judge:
         choices: rates, confidence, folds, seed.
         subjects: the judged records.
         lent: what another audit's fusion has learned, for attacks that use it.
+        said: what findings call both sides.
     """
 
     def __init__(
-        self, choices: StatisticsChoices, subjects: Subjects, lent: Lent | None = None
+        self,
+        choices: StatisticsChoices,
+        subjects: Subjects,
+        lent: Lent | None = None,
+        said: Said = TRAINED,
     ) -> None:
         self._choices = choices
+        self._said = said
         self._lent = lent
         self._subjects = subjects
         self._place = {id_: i for i, id_ in enumerate(subjects.ids)}
@@ -563,7 +586,12 @@ class Judge:
                 realised_fpr=Number.of(judged.fpr),
                 found=found,
                 sentence=_sentence(
-                    fpr, judged.tpr, judged.fpr, found=found, auc=aucs[judged.chosen[0]]
+                    fpr,
+                    judged.tpr,
+                    judged.fpr,
+                    found=found,
+                    auc=aucs[judged.chosen[0]],
+                    said=self._said,
                 ),
             ),
             None,
@@ -729,25 +757,27 @@ def _at(at: MeasuredTpr) -> TprAtFpr:
     )
 
 
-def _sentence(fpr: float, tpr: Estimate, realised: Estimate, *, found: bool, auc: Number) -> str:
+def _sentence(
+    fpr: float, tpr: Estimate, realised: Estimate, *, found: bool, auc: Number, said: Said
+) -> str:
     """The finding in words: what a reader without statistics takes home."""
-    flagged = f"{100 * tpr.value:.0f}% of the training records"
+    flagged = f"{100 * tpr.value:.0f}% of the {said.members}"
     interval = f"{100 * tpr.confidence:g}% CI {100 * tpr.low:.0f}–{100 * tpr.high:.0f}%"
     alarms = f"{100 * realised.value:.1f}%"
     if found:
         return (
             f"At a threshold set for {100 * fpr:g}% false alarms, {flagged} are identified "
-            f"({interval}; chance {100 * fpr:g}%), and {alarms} of the held-out ones are "
+            f"({interval}; chance {100 * fpr:g}%), and {alarms} of the {said.others} are "
             "flagged by mistake."
         )
     alone = (
-        f"At a threshold set for {100 * fpr:g}% false alarms, no training records stand out: "
-        f"{flagged} are flagged ({interval}), and {alarms} of the held-out ones."
+        f"At a threshold set for {100 * fpr:g}% false alarms, no {said.members} stand out: "
+        f"{flagged} are flagged ({interval}), and {alarms} of the {said.others}."
     )
     if auc.ci[0] <= CHANCE:
         return alone
     return (
-        f"{alone} As a whole, training records still score higher than held-out ones "
+        f"{alone} As a whole, {said.members} still score higher than {said.others} "
         f"(AUC {auc.value:.2f}, {100 * auc.confidence:g}% CI {auc.ci[0]:.2f}–{auc.ci[1]:.2f})."
     )
 

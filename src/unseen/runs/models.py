@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, cast, runtime_checkable
 
 from unseen.data.templates import Layout, RecordEncoder
@@ -25,6 +26,7 @@ PLAIN = {"adapter": None, "base_model": None, "revision": None, "tokenizer": Non
 """What is said of the target, and of no other model."""
 
 _FAKE = "fake/"
+COPIES, _COPYING = "copies", 16.0
 _RUNGS = {access.word: access for access in Access}
 
 
@@ -215,12 +217,17 @@ def _load(name: str, config: AuditChoices) -> LogprobTarget:
 
 
 def _fake(name: str) -> FakeTarget:
-    """`fake/FILE`: a fake model that has memorised the responses of a file of records."""
+    """`fake/FILE`: a fake model that has memorised the responses of a file of records.
+
+    `fake/copies` has memorised nothing, and goes on as the text before it has once gone on.
+    """
     from unseen.data.records import read_side
 
     file = name.removeprefix(_FAKE)
     if not file:
         return FakeTarget()
+    if file == COPIES and not Path(file).is_file():
+        return FakeTarget(strength=_COPYING, name=name)
     said = (record.response for record in read_side(file) if record.is_answered)
     return FakeTarget(said, name=name)
 

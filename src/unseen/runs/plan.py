@@ -15,12 +15,15 @@ from typing import TYPE_CHECKING, Any, cast
 from unseen import __version__
 from unseen.attacks import blind, create, default, everything, label, name_of
 from unseen.attacks.base import (
+    FINETUNE,
+    PROMPT,
     Attack,
     is_blind,
     is_fusing,
     needs_reference,
     needs_shadows,
     needs_weights,
+    scenario_of,
 )
 from unseen.data.templates import RecordEncoder
 from unseen.errors import AccessError, ConfigError, flag
@@ -63,7 +66,7 @@ from unseen.targets.limited import LimitedTarget
 if TYPE_CHECKING:
     from unseen.data.records import Records
     from unseen.runs.collect import Model, Shadow
-    from unseen.runs.config import FinetuneAudit
+    from unseen.runs.config import AuditChoices, FinetuneAudit
     from unseen.runs.lent import Lent
     from unseen.targets.access import LogprobTarget
     from unseen.targets.fillers import Filler
@@ -118,22 +121,23 @@ class Plan:
 
 
 def choose_attacks(
-    specs: tuple[str, ...], *, weights: bool = False
+    specs: tuple[str, ...], *, weights: bool = False, scenario: str = FINETUNE
 ) -> dict[str, tuple[Attack, bool]]:
     """Label -> attack, and whether the user named it; every fault at once.
 
     Args:
         specs: as the user names them.
         weights: whether an ordinary audit also looks inside the model.
+        scenario: what is audited.
     """
-    usual = default(weights=weights)
+    usual = default(weights=weights, scenario=scenario)
     found: dict[str, tuple[Attack, bool]] = {}
     faults: list[ConfigError] = []
     for spec in specs:
         named = spec not in ("default", "all")
-        for one in (spec,) if named else everything() if spec == "all" else usual:
+        for one in (spec,) if named else everything(scenario) if spec == "all" else usual:
             try:
-                attack = create(one)
+                attack = _of_scenario(create(one), scenario)
             except ConfigError as error:
                 faults.append(error)
                 continue
@@ -151,6 +155,29 @@ def choose_attacks(
     for attack in blind():  # in every audit
         found.setdefault(label(attack), (attack, False))
     return found
+
+
+_ON = {FINETUNE: "training data (unseen audit finetune)", PROMPT: "prompts (unseen audit prompt)"}
+
+
+def _of_scenario(attack: Attack, scenario: str) -> Attack:
+    """The attack, if it can say anything about what is audited.
+
+    Raises:
+        ConfigError: where it is one on something else.
+    """
+    if is_blind(attack) or is_fusing(attack) or scenario_of(attack) == scenario:
+        return attack
+    error = ConfigError(
+        f"attack {label(attack)} is one on {_ON[scenario_of(attack)]}",
+        fix=f"--attacks default, or of these: {', '.join(_not_blind(scenario))}",
+    )
+    error.option = "attacks"
+    raise error
+
+
+def _not_blind(scenario: str) -> list[str]:
+    return [spec for spec in everything(scenario) if not is_blind(create(spec))]
 
 
 def check_inputs(
@@ -243,7 +270,7 @@ def _is_local(name: str) -> bool:
     return os.path.exists(os.path.expanduser(name))  # noqa: PTH110, PTH111 (a Path refuses some names)
 
 
-def changed(config: FinetuneAudit, names: tuple[str, ...]) -> list[str]:
+def changed(config: AuditChoices, names: tuple[str, ...]) -> list[str]:
     """Flags of the choices that are not as they are where nothing is said."""
     fields = type(config).model_fields
     return [flag(name) for name in names if getattr(config, name) != fields[name].default]
@@ -540,7 +567,7 @@ def plan_id(
     about: dict[str, Any] = {
         "version": __version__,
         "config": config.model_dump(mode="json", exclude=_NOT_OF_THE_PLAN),
-        "records": _content_hash(judged) + _content_hash(known),
+        "records": content_hash(judged) + content_hash(known),
         "models": {role: model.target.fingerprint for role, model in models.items()},
         "encoders": {
             role: model.encoder.fingerprint
@@ -565,7 +592,7 @@ def plan_id(
     if directions is not None:
         about["directions"] = directions
     if apart:
-        about["apart"] = {kind: _content_hash(records) for kind, records in apart.items()}
+        about["apart"] = {kind: content_hash(records) for kind, records in apart.items()}
     if shadows:
         everybody = (*judged.records, *known.records)
         about["shadows"] = [
@@ -575,7 +602,8 @@ def plan_id(
     return hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def _content_hash(records: Records) -> str:
+def content_hash(records: Records) -> str:
+    """A hash of what records say, and of who is a member."""
     digest = hashlib.sha256()
     for record, member in zip(records.records, records.membership.member.tolist(), strict=True):
         turns = [(turn.role, turn.content) for turn in record.turns]

@@ -154,34 +154,45 @@ def checked_first(
     say(f"example    {_example(judged, models[TARGET].encoder)}")
     if not config.preflight:
         return _switched_off()
-    checks = _kept(about)
-    if checks is None:
+    checks = kept(about)
+    if checks is None or [check.id for check in checks if check.id != STEPS] != list(TITLES):
         checks = preflight(
             models, judged.members, judged.nonmembers, seed=config.seed, shadows=shadows
         )
         steps = step_check(signals, models, judged.records)
         checks += () if steps is None else (steps,)
-        about["preflight"] = [check.model_dump(mode="json") for check in checks]
-        folder.write_json("run.json", about)
+    conclude(checks, folder, about, say)
+    return checks
+
+
+def conclude(
+    checks: tuple[Check, ...],
+    folder: RunFolder,
+    about: dict[str, Any],
+    say: Callable[[str], None],
+) -> None:
+    """Keeps checks in the header of a run, says them, and stops the run where one failed.
+
+    Raises:
+        PreflightError: where a check fails; the header then says which.
+    """
+    about["preflight"] = [check.model_dump(mode="json") for check in checks]
+    folder.write_json("run.json", about)
     for check in checks:
         say(in_a_line(check))
     if any(check.status == "fail" for check in checks):
         about["attempts"][-1] |= {"status": "refused"}
         folder.write_json("run.json", about | {"status": "refused"})
         refuse(checks)
-    return checks
 
 
-def _kept(about: dict[str, Any]) -> tuple[Check, ...] | None:
+def kept(about: dict[str, Any]) -> tuple[Check, ...] | None:
     """Checks that an earlier attempt of the same plan has made, unless one of them failed."""
     try:
         checks = tuple(Check.model_validate(one) for one in about.get("preflight") or ())
     except ValidationError:
         return None
-    if any(check.status == "fail" for check in checks):
-        return None
-    usable = [check.id for check in checks]
-    return checks if [id_ for id_ in usable if id_ != STEPS] == list(TITLES) else None
+    return checks if checks and all(check.status != "fail" for check in checks) else None
 
 
 def _example(judged: Records, encoder: Encoder) -> str:

@@ -14,11 +14,11 @@ from unseen.attacks.base import Attack, is_blind, is_fitted, is_fusing, needs_re
 from unseen.attacks.transferred import Transferred
 from unseen.errors import ConfigError
 from unseen.runs.apart import again
-from unseen.runs.config import FinetuneAudit, StatisticsChoices, configure
+from unseen.runs.config import AuditChoices, FinetuneAudit, StatisticsChoices, made_of
 from unseen.runs.drifted import drifted, stability
 from unseen.runs.folder import RunFolder
 from unseen.runs.fused import obstacles, repeated, sources
-from unseen.runs.judge import Judge, Scored
+from unseen.runs.judge import PROMPTED, TRAINED, Judge, Scored, Verdicts
 from unseen.runs.lent import (
     FILE,
     Lent,
@@ -31,8 +31,11 @@ from unseen.runs.lent import (
     refusal,
     sketch_kept,
 )
-from unseen.runs.results import Results
-from unseen.runs.validity import concluded, of_preflight
+from unseen.runs.prompt.config import PromptAudit
+from unseen.runs.prompt.judged import again as setting_again
+from unseen.runs.prompt.validity import checks as checks_of_prompt
+from unseen.runs.results import Check, Results
+from unseen.runs.validity import checks, conclude, of_preflight
 from unseen.runs.verify import FinishedRun, finished
 from unseen.signals.base import (
     CONTROL,
@@ -44,6 +47,9 @@ from unseen.signals.base import (
     as_control,
 )
 from unseen.types import Scores
+
+_SCENARIOS = {"prompt": "prompt"}
+"""Kind of audit -> the command that runs it, where that is not finetune."""
 
 TRANSFERRED = tuple(label(Transferred(reference=with_it)) for with_it in (True, False))
 
@@ -90,7 +96,7 @@ def rescore(
             _taken_over(control, observations, scored.control, REFERENCE, done),
             _taken_over(control_model, observations, scored.control_model, CONTROL, done),
         )
-        judge = Judge(config, subjects, lent)
+        judge = Judge(config, subjects, lent, TRAINED if before.prompt is None else PROMPTED)
         verdicts = judge.judge(run, control, observations, control_model=control_model, given=given)
         facts = before.run.model_copy(update={"seconds": round(time.monotonic() - started, 1)})
         results = before.model_copy(
@@ -103,7 +109,13 @@ def rescore(
                     again(one, config, folder, (subjects, verdicts.scored)) for one in before.apart
                 ),
                 "stability": stability(judge, run, observations),
-                **concluded(judge, verdicts, before.data, of_preflight(before.checks)),
+                "settings": tuple(
+                    setting_again(one, config, folder, (judge, verdicts.scored.target))
+                    for one in before.settings
+                ),
+                **conclude(
+                    verdicts, (*of_preflight(before.checks), *_checks(judge, verdicts, before))
+                ),
             }
         )
         now = {name: getattr(config, name) for name in StatisticsChoices.model_fields}
@@ -118,6 +130,13 @@ def rescore(
             report(folder, results)
         folder.write_manifest()
     return folder, results
+
+
+def _checks(judge: Judge, verdicts: Verdicts, before: Results) -> tuple[Check, ...]:
+    """The checks of what was audited."""
+    if before.prompt is not None:
+        return checks_of_prompt(judge, verdicts, before.prompt)
+    return checks(judge, verdicts, before.data)
 
 
 def _borrowing(
@@ -267,7 +286,13 @@ def _anew(done: FinishedRun, name: str) -> str:
     specs = [*done.config.get("attacks", ()), name]
     folders = (path.with_name(f"{path.name}-{number}") for number in itertools.count(2))
     folder = next(folder for folder in folders if not folder.exists())
-    words = ["unseen", "audit", "finetune", "--config", str(path / "config.yaml")]
+    words = [
+        "unseen",
+        "audit",
+        _SCENARIOS.get(done.results.run.scenario, "finetune"),
+        "--config",
+        str(path / "config.yaml"),
+    ]
     words += ["--run-dir", str(folder), "--attacks", ",".join(specs)]
     return shlex.join(words)
 
@@ -291,6 +316,7 @@ def _asked_of(attack: Attack, role: str) -> list[Signal]:
     return [as_control(signal, role) for signal in attack.signals()]
 
 
-def _config(done: FinishedRun, choices: dict[str, Any]) -> FinetuneAudit:
-    given = {k: v for k, v in done.config.items() if k in FinetuneAudit.model_fields}
-    return configure(**(given | choices))
+def _config(done: FinishedRun, choices: dict[str, Any]) -> AuditChoices:
+    kind: type[AuditChoices] = FinetuneAudit if done.results.prompt is None else PromptAudit
+    given = {k: v for k, v in done.config.items() if k in kind.model_fields}
+    return made_of(kind, given | choices)

@@ -485,11 +485,12 @@ class DataFacts(Part):
 
 
 class Shift(Part):
-    """How the AUC of an attack differs from that on the audit's own non-members."""
+    """How the AUC of an attack differs from that of the audit itself."""
 
     attack: str
     difference: Number | None = Field(
-        None, description="AUC against these non-members minus that against the audit's own"
+        None,
+        description="AUC here (against these non-members, in this setting) minus that of the audit's own",
     )
     note: str | None = Field(None, description="why there is no estimate")
 
@@ -515,13 +516,61 @@ class Apart(Part):
     )
 
 
+class PromptFacts(Part):
+    """The prompt that records are looked for in, and how the trials were drawn; no text of it."""
+
+    template: str = Field(description="its name, or the file's")
+    chat: bool = Field(description="whether it is sent as messages")
+    n_labels: int | None = Field(description="words that answer; null where answers are free text")
+    observed: bool = Field(
+        description="whether it stands at the other end: nothing was put before what was sent"
+    )
+    n_pool: int | None = Field(None, description="labelled records that demonstrations come from")
+    pool_sha256: str | None = Field(None, description="of these records, not of the file's bytes")
+    trials: int | None = Field(None, description="null of an observed prompt, as what follows")
+    paired: bool | None = None
+    shots: int | None = Field(None, description="demonstrations of the main setting")
+    position: str | None = Field(None, description="where the record in question stands there")
+    tokens: tuple[int, int, int] | None = Field(
+        None,
+        description="of a prompt with its question: shortest, median, longest of those that fit",
+    )
+    n_too_long: tuple[int, int] = Field(
+        (0, 0), description="members and non-members whose prompt does not fit into the context"
+    )
+    unparsed: dict[str, float] = Field(
+        default_factory=dict,
+        description="share of the answers that were none of those asked for, by attack",
+    )
+
+
+class SettingResult(Part):
+    """The same trials in another setting: more demonstrations, another place, a defence."""
+
+    name: str = Field(description="as its file is named: settings/NAME.parquet")
+    shots: int
+    position: str
+    defense: str = Field("none", description="none, or the defence's name")
+    n: tuple[int, int] = Field(description="members and non-members")
+    attacks: tuple[AttackResult, ...] = Field((), description="attacks and blind baselines")
+    control: tuple[AttackResult, ...] = ()
+    differences: tuple[Shift, ...] = Field(
+        (), description="AUC here minus that of the main setting, on the same records, paired"
+    )
+    n_too_long: tuple[int, int] = (0, 0)
+    unparsed: dict[str, float] = Field(default_factory=dict)
+    requests: dict[str, int] = Field(
+        default_factory=dict, description="distinct requests, by the model's role"
+    )
+
+
 class RunFacts(Part):
     """The run. Only `id`, `created` and `seconds` may differ when it is repeated."""
 
     id: str
     created: str
     tool: str
-    scenario: Literal["finetune", "scores", "canary", "data"]
+    scenario: Literal["finetune", "prompt", "scores", "canary", "data"]
     seed: int
     plan: str = Field(description="hash of configuration, data and models")
     seconds: float = Field(description="of the last attempt")
@@ -575,6 +624,10 @@ class Results(Part):
     )
     stability: DriftStability | None = Field(
         None, description="null where the attack g_drift_stability was not run"
+    )
+    prompt: PromptFacts | None = Field(None, description="null where no prompt was audited")
+    settings: tuple[SettingResult, ...] = Field(
+        (), description="further settings of the same prompt, each judged by itself"
     )
     epsilon: Epsilon | None = None
     slices: tuple[Slice, ...] = ()

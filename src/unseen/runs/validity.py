@@ -60,7 +60,7 @@ def checks(judge: Judge, verdicts: Verdicts, data: DataFacts | None) -> tuple[Ch
         _origin(data), *_kind(data), _overlap(data), *_outside(data), _cut(data),
     ]  # fmt: skip
     return (
-        _blind(judge, verdicts, attacks, data),
+        blind(judge, verdicts, attacks, data),
         _control(judge, verdicts, attacks),
         *_control_model(judge, verdicts, attacks),
         *of_data,
@@ -69,8 +69,8 @@ def checks(judge: Judge, verdicts: Verdicts, data: DataFacts | None) -> tuple[Ch
             judge.rates,
             enough=judge.enough and (not attacks or any(row.auc is not None for row in attacks)),
         ),
-        _sign(judge, verdicts, attacks),
-        _coverage(attacks),
+        sign(judge, verdicts, attacks),
+        coverage(attacks),
     )
 
 
@@ -86,6 +86,8 @@ OF_RESULTS = (
     "power",
     "sign",
     "coverage",
+    "prompts_fit",
+    "unparsed",
 )
 """Checks that are made here, from data and results; all others were made before measuring."""
 
@@ -116,16 +118,17 @@ def verdict(found: Iterable[Check]) -> Validity:
 # --- do the sets differ by themselves? ----------------------------------------------------------
 
 
-def _blind(
+def blind(
     judge: Judge, verdicts: Verdicts, attacks: Sequence[AttackResult], data: DataFacts | None
 ) -> Check:
+    """Whether the sets differ by themselves: the baseline that is most surely above chance."""
     about = {
         "id": "blind_baseline",
         "title": "blind baseline (no model)",
         "limit": f"AUC not above {CHANCE:g} (level {ALARM:g}, all blind rows together)",
     }
     rows = [row for row in verdicts.attacks if row.kind == "blind"]
-    top = _most_extreme(judge, rows, verdicts.scored.target)
+    top = most_extreme(judge, rows, verdicts.scored.target)
     if top is None:
         why = (
             "there are too few different records to fit one"
@@ -156,7 +159,7 @@ def _control(judge: Judge, verdicts: Verdicts, attacks: Sequence[AttackResult]) 
         "limit": f"AUC at {CHANCE:g} (level {ALARM:g}, all control rows together)",
     }
     rows = [row for row in verdicts.control if row.model != CONTROL]
-    top = _most_extreme(judge, rows, verdicts.scored.control, both_ways=True)
+    top = most_extreme(judge, rows, verdicts.scored.control, both_ways=True)
     if top is None:
         return Check(
             **about,
@@ -171,7 +174,7 @@ def _control(judge: Judge, verdicts: Verdicts, attacks: Sequence[AttackResult]) 
         "easier, and an attack that compares with it measures that",
         "is the reference the model from before fine-tuning? are the two files swapped?",
     )
-    return _of_control(about, top, rows, attacks, "on a model that never saw the members", below)
+    return of_control(about, top, rows, attacks, "on a model that never saw the members", below)
 
 
 def _control_model(
@@ -186,7 +189,7 @@ def _control_model(
     rows = [row for row in verdicts.control if row.model == CONTROL]
     if not rows and not any(map(_is_strict, attacks)):
         return []
-    top = _most_extreme(judge, rows, verdicts.scored.control_model, both_ways=True)
+    top = most_extreme(judge, rows, verdicts.scored.control_model, both_ways=True)
     if top is None:
         return [
             Check(
@@ -207,7 +210,7 @@ def _control_model(
         "was the control model trained on other records than these? are the two files swapped?",
     )
     where = "on a model of the same format that was trained on other records"
-    return [_of_control(about, top, rows, attacks, where, below)]
+    return [of_control(about, top, rows, attacks, where, below)]
 
 
 def _is_strict(row: AttackResult) -> bool:
@@ -219,7 +222,7 @@ def _is_strict(row: AttackResult) -> bool:
     return row.access == Access.WHITE_BOX.word or is_learnt(row)
 
 
-def _of_control(
+def of_control(
     about: Mapping[str, str],
     top: tuple[str, Number],
     rows: Sequence[AttackResult],
@@ -288,7 +291,7 @@ def _above(
     return Check(**about, status=status, value=auc.value, ci=auc.ci, detail=detail, fix=fix)
 
 
-def _most_extreme(
+def most_extreme(
     judge: Judge,
     rows: Iterable[AttackResult],
     scores: Mapping[str, Scores],
@@ -523,7 +526,8 @@ def power(n_nonmembers: int, rates: Sequence[float], *, enough: bool = True) -> 
     )
 
 
-def _sign(judge: Judge, verdicts: Verdicts, attacks: Sequence[AttackResult]) -> Check:
+def sign(judge: Judge, verdicts: Verdicts, attacks: Sequence[AttackResult]) -> Check:
+    """Whether an attack ranks non-members higher, more surely than by accident."""
     able = [row for row in attacks if row.auc is not None]
     confidence = 1 - ALARM / max(1, len(able))
     turned = [
@@ -545,7 +549,8 @@ def _sign(judge: Judge, verdicts: Verdicts, attacks: Sequence[AttackResult]) -> 
     )
 
 
-def _coverage(attacks: Sequence[AttackResult]) -> Check:
+def coverage(attacks: Sequence[AttackResult]) -> Check:
+    """Whether nearly all records have a score of every attack."""
     shares = {
         row.name: missing / (missing + sum(row.n))
         for row in attacks
@@ -585,7 +590,11 @@ def concluded(
         data: the facts about the records; None for scores made elsewhere.
         preflight: checks of the model's numbers, made before.
     """
-    rows = (*preflight, *checks(judge, verdicts, data))
+    return conclude(verdicts, (*preflight, *checks(judge, verdicts, data)))
+
+
+def conclude(verdicts: Verdicts, rows: tuple[Check, ...]) -> dict[str, Any]:
+    """As `concluded`, from checks that are made."""
     validity = verdict(rows)
     fields: dict[str, Any] = {
         "attacks": verdicts.attacks,

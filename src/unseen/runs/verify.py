@@ -16,6 +16,7 @@ from unseen.runs.apart import file_of
 from unseen.runs.config import StatisticsChoices
 from unseen.runs.folder import RunFolder, check_version
 from unseen.runs.judge import Scored, Subjects
+from unseen.runs.prompt.judged import file_of as file_of_setting
 from unseen.runs.results import AttackResult, Part, Results
 from unseen.runs.trained import MANIFEST, MODEL, SHADOWS, TRAIN, TrainedRun
 
@@ -136,11 +137,14 @@ def verify(path: Path) -> Verification:
         read = _tried(items, "records.parquet", lambda: _records(folder), _count)
         if read is not None and results is not None:
             _agree(items, results, *read)
-    for one in () if results is None else results.apart:
-        name = file_of(one.kind)
+    tables = {} if results is None else {
+        **{file_of(one.kind): (*one.attacks, *one.control) for one in results.apart},
+        **{file_of_setting(one.name): (*one.attacks, *one.control) for one in results.settings},
+    }  # fmt: skip
+    for name, rows in tables.items():
         found = _tried(items, name, partial(_records, folder, name), _count)
         if found is not None:
-            _agree_rows(items, name, (*one.attacks, *one.control), *found)
+            _agree_rows(items, name, rows, *found)
     items += _foreign(folder)
     return Verification(folder=str(path), items=tuple(items))
 

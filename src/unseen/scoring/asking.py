@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Generic, TypeVar
 
-from unseen.errors import OutOfMemoryError
+from unseen.errors import BudgetError, OutOfMemoryError
 from unseen.scoring.planner import unfinished
 
 Progress = Callable[[int, int], None]
@@ -14,6 +14,34 @@ Progress = Callable[[int, int], None]
 
 Q = TypeVar("Q")
 G = TypeVar("G")
+
+
+class Budget:
+    """How many questions may be asked, of all models together.
+
+    Args:
+        most: questions; None for as many as there are.
+        spent: of them asked before.
+
+    Attributes:
+        spent: questions that were asked.
+    """
+
+    def __init__(self, most: int | None = None, spent: int = 0) -> None:
+        self._most = most
+        self.spent = spent
+
+    def check(self, n: int) -> None:
+        """Refuses n further questions where there are not so many left.
+
+        Raises:
+            BudgetError: with what was asked so far.
+        """
+        if self._most is not None and self.spent + n > self._most:
+            raise BudgetError(
+                f"stopped before more than {self._most:,} questions were asked ({self.spent:,} were)",
+                fix="the same command with a larger --max-requests continues: what was answered is kept",
+            )
 
 
 class Asking(ABC, Generic[Q, G]):
@@ -24,6 +52,7 @@ class Asking(ABC, Generic[Q, G]):
 
     Args:
         batch_tokens: padded tokens that the target reads at once.
+        budget: how many questions may be asked.
 
     Attributes:
         n_asked: questions that the target answered here.
@@ -35,8 +64,9 @@ class Asking(ABC, Generic[Q, G]):
     one: str = "record"
     """What does not fit into memory, if a single one does not."""
 
-    def __init__(self, batch_tokens: int) -> None:
+    def __init__(self, batch_tokens: int, budget: Budget | None = None) -> None:
         self.batch_tokens = batch_tokens
+        self.budget = budget or Budget()
         self.n_asked = 0
         self.n_stored = 0
         self.n_tokens = 0
@@ -46,6 +76,7 @@ class Asking(ABC, Generic[Q, G]):
 
         Raises:
             OutOfMemoryError: where a single question does not fit into memory.
+            BudgetError: where no more may be asked; answers kept before are safe.
             StoreError: where answers cannot be kept; those kept before are safe.
         """
         wanted, todo = self.remaining(questions)
@@ -56,6 +87,7 @@ class Asking(ABC, Generic[Q, G]):
         while todo:
             group = todo.pop(0)
             rows = self._rows(group)
+            self.budget.check(len(rows))
             try:
                 self._put(group)
             except OutOfMemoryError:
@@ -71,6 +103,7 @@ class Asking(ABC, Generic[Q, G]):
                 continue
             done += len(rows)
             self.n_asked += len(rows)
+            self.budget.spent += len(rows)
             if progress is not None:
                 progress(done, len(wanted))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from unseen.scoring.asking import Asking
+from unseen.scoring.asking import Asking, Budget
 from unseen.scoring.planner import n_read, plan
 from unseen.scoring.store import Store, key_of
 from unseen.types import Batch, Request, TokenStats
@@ -41,15 +41,22 @@ class Engine(Asking[Request, Batch]):
     `n_tokens` counts each shared prefix once.
     """
 
-    def __init__(self, target: Executor, store: Store, *, batch_tokens: int | None = None) -> None:
-        super().__init__(batch_tokens or target.batch_tokens)
+    def __init__(
+        self,
+        target: Executor,
+        store: Store,
+        *,
+        batch_tokens: int | None = None,
+        budget: Budget | None = None,
+    ) -> None:
+        super().__init__(batch_tokens or target.batch_tokens, budget)
         self._target = target
         self._store = store
         self._prefix: tuple[int, ...] = ()
 
     def beside(self, target: Executor) -> Engine:
         """An engine that asks another target, with the same store and budget."""
-        return Engine(target, self._store, batch_tokens=self.batch_tokens)
+        return Engine(target, self._store, batch_tokens=self.batch_tokens, budget=self.budget)
 
     def answer(self, request: Request) -> TokenStats:
         """The answer of a request that `ensure` has seen."""

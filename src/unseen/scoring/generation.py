@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 from unseen.errors import UnscorableError
-from unseen.scoring.asking import Asking
+from unseen.scoring.asking import Asking, Budget
 from unseen.scoring.store import Store, key_of_prompt
 from unseen.targets.access import Withheld
 from unseen.targets.characters import n_tokens
@@ -73,12 +73,20 @@ class Generation(Asking[Prompt, Sheet]):
         target: who is asked.
         store: where answers are kept.
         batch_tokens: padded tokens that are read at once; None leaves the choice to the target.
+        budget: how many questions may be asked.
     """
 
     one = "prompt"
 
-    def __init__(self, target: Writer, store: Store, *, batch_tokens: int | None = None) -> None:
-        super().__init__(batch_tokens or target.batch_tokens)
+    def __init__(
+        self,
+        target: Writer,
+        store: Store,
+        *,
+        batch_tokens: int | None = None,
+        budget: Budget | None = None,
+    ) -> None:
+        super().__init__(batch_tokens or target.batch_tokens, budget)
         self._target = target
         self._store = store
 

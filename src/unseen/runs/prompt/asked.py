@@ -1,0 +1,68 @@
+"""How much an audit of a prompt would ask, counted from the very questions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from unseen.runs.collect import Model, prompts_of, questions
+from unseen.scoring.engine import Engine
+from unseen.scoring.generation import Generation
+from unseen.scoring.planner import n_tokens
+
+if TYPE_CHECKING:
+    from unseen.scoring.store import Store
+    from unseen.signals.base import Shown, Signal
+    from unseen.types import Prompt, Record, Request
+
+Asking = tuple[Sequence["Record"], dict[str, Model], "Shown"]
+"""Records, models by role, and the prompts that these stand behind."""
+
+
+@dataclass(frozen=True)
+class Total:
+    """Questions of all settings together, each counted once.
+
+    Attributes:
+        left: that have to be asked.
+        at_most: the same with those that answers can lead to.
+        cached: that are answered already.
+        tokens: to read and, at most, to write, for those that are left.
+    """
+
+    left: int
+    at_most: int
+    cached: int
+    tokens: int
+
+
+def total(signals: Sequence[Signal], settings: Iterable[Asking], store: Store) -> Total:
+    """What is left to ask of all settings.
+
+    Args:
+        signals: what is measured.
+        settings: records, models and prompts of each.
+        store: what is answered already.
+    """
+    left = cached = tokens = 0
+    prompts: dict[int, tuple[Model, list[Prompt]]] = {}
+    requests: dict[int, tuple[Model, list[Request]]] = {}
+    for records, models, shown in settings:
+        for role, some in prompts_of(signals, records, models, shown=shown).items():
+            model = models[role]
+            prompts.setdefault(id(model.target), (model, []))[1].extend(some)
+        for role, asked in questions(signals, records, models, shown=shown).items():
+            model = models[role]
+            requests.setdefault(id(model.target), (model, []))[1].extend(asked)
+    for model, some in prompts.values():
+        distinct, sheets = Generation(model.target, store).remaining(some)
+        n = sum(len(sheet.prompts) for sheet in sheets)
+        left, cached = left + n, cached + len(distinct) - n
+        tokens += sum(sheet.n_tokens for sheet in sheets)
+    for model, asked in requests.values():
+        wanted, batches = Engine(model.target, store).remaining(asked)
+        n = sum(len(batch.requests) for batch in batches)
+        left, cached = left + n, cached + len(wanted) - n
+        tokens += n_tokens(batches)
+    return Total(left, left, cached, tokens)

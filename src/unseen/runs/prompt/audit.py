@@ -1,0 +1,413 @@
+"""One audit of a prompt, step by step: plan, trials, model, check, measure, score, judge.
+
+It is an audit like any other, whose records are cases: a record that is asked about behind a prompt
+that holds it, or does not. Every setting (demonstrations, place, defence) is measured and judged by
+itself; the first fills the results, the others stand beside it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from unseen import __version__
+from unseen.errors import BudgetError
+from unseen.prompts.templates import PromptTemplate
+from unseen.runs.audit import Measured, Note, Report, answers_file
+from unseen.runs.collect import Progress, collect
+from unseen.runs.folder import RunFolder
+from unseen.runs.header import begin, open_folder
+from unseen.runs.judge import PROMPTED, Judge, Subjects
+from unseen.runs.prompt.asked import Total, total
+from unseen.runs.prompt.demos import Given
+from unseen.runs.prompt.judged import file_of, judged_setting, unparsed
+from unseen.runs.prompt.preflight import checked_first
+from unseen.runs.prompt.ready import Ready, ready
+from unseen.runs.prompt.settings import Setting
+from unseen.runs.prompt.validity import checks
+from unseen.runs.provenance import now
+from unseen.runs.results import (
+    Check,
+    DataFacts,
+    PromptFacts,
+    Results,
+    RunFacts,
+    SettingResult,
+    Side,
+    ThreatModel,
+)
+from unseen.runs.validity import conclude
+from unseen.scoring.asking import Budget
+from unseen.scoring.store import Store
+from unseen.signals.base import REFERENCE, TARGET, Observations
+
+if TYPE_CHECKING:
+    from unseen.runs.judge import Verdicts
+    from unseen.runs.prompt.config import PromptAudit
+    from unseen.targets.access import LogprobTarget
+
+SCENARIO = "prompt"
+
+LIMITATIONS = (
+    "The numbers hold for this model, this template, these records and these attacks; they do not show "
+    "that nothing else leaks.",
+    "What is measured is whether a record is among the demonstrations of the prompt. Records that the "
+    "model was trained on count only as far as the rows behind an empty prompt say.",
+    "The false-positive rate of a threshold is that of the non-members as a whole, not the "
+    "probability that a particular record was no member.",
+)
+
+OBSERVED_LIMITATION = (
+    "The prompt stands at the other end: that its demonstrations and the non-members come from the same "
+    "source is for whoever named them to know, and no control can be measured."
+)
+
+OUT_OF_SCOPE = (
+    "extraction of demonstrations that the attacker does not have",
+    "extraction of the instruction",
+    "attribute inference",
+    "leakage of training data, logs or retrieval",
+)
+
+TAXONOMY = {
+    "NIST AI 100-2": "membership inference",
+    "EDPB Opinion 28/2024": "tests against membership inference",
+}
+
+
+def audit_prompt(
+    config: PromptAudit,
+    *,
+    target: LogprobTarget | None = None,
+    demos: Given | None = None,
+    template: PromptTemplate | None = None,
+    progress: Progress | None = None,
+    note: Note | None = None,
+    report: Report | None = None,
+) -> tuple[RunFolder, Results]:
+    """Runs, or continues, an audit of a prompt.
+
+    Args:
+        config: every choice.
+        target: a target that the caller has made, instead of `config.model`.
+        demos: labelled records that the caller has, instead of `config.demos`.
+        template: a template that the caller has made, instead of that which `config.template` names.
+        progress: told how far long work is.
+        note: told, in a sentence, what the user should know.
+        report: writes the results for people into the folder, before it is sealed.
+
+    Returns:
+        The run folder and its results, written already.
+
+    Raises:
+        UnseenError: with what is wrong and what to do; what was measured before is kept.
+    """
+    started = time.monotonic()
+    say = note or (lambda _: None)
+    start = ready(config, target=target, demos=demos, template=template, say=say)
+    folder = open_folder(config, start.identity, start.model.target.name)
+    with folder.locked():
+        about = _begin(folder, start)
+        say(f"run folder {folder.path}")
+        with Store(answers_file(config) if config.cache else None) as store:
+            budget = _budget(start, about, store, say)
+            preflight = checked_first(
+                config, start.model, start.main, start.plan.signals, folder, about, say
+            )
+            measured = [
+                _measure(start, setting, store, budget, _telling(progress, start, setting))
+                for setting in _kept_up(start.settings, folder, about, budget)
+            ]
+        results = _finish(folder, start, about, preflight, measured, started)
+        if report is not None:
+            report(folder, results)
+        folder.write_manifest()
+    return folder, results
+
+
+def _begin(folder: RunFolder, start: Ready) -> dict[str, Any]:
+    """Writes the header of the run, and which case is about which record."""
+    setting = start.main
+    facts = {
+        "data": setting.records.describe(),
+        "models": {TARGET: start.model.target.describe()},
+        "fingerprints": {TARGET: start.model.target.fingerprint},
+        "settings": [one.name for one in start.settings],
+    }
+    about = begin(folder, start.config, scenario=SCENARIO, plan=start.identity, facts=facts)
+    folder.write_rows(
+        "data/cases.csv",
+        ("case", "record", "trial", "member", "position"),
+        (
+            (
+                case.id,
+                case.example.id,
+                str(case.trial),
+                str(int(case.member)),
+                str(case.position + 1),
+            )
+            for case in setting.cases
+        ),
+    )
+    folder.write_rows(
+        "data/dropped.csv",
+        ("id", "side", "reason", "other_id"),
+        ((d.id, d.side, d.reason, d.other_id) for d in start.dropped),
+    )
+    return about
+
+
+def _budget(start: Ready, about: Mapping[str, Any], store: Store, say: Note) -> Budget:
+    """What may still be asked; says what is about to be, and refuses what would be too much.
+
+    Raises:
+        BudgetError: where the first questions alone are more than are allowed.
+    """
+    spent = sum(
+        n for attempt in about["attempts"] for n in (attempt.get("requests_scored") or {}).values()
+    )
+    asked = total(
+        start.plan.signals, ((s.records.records, *start.of(s)) for s in start.settings), store
+    )
+    say(_about_to_ask(start, asked))
+    most = start.config.max_requests
+    if most is not None and spent + asked.left > most:
+        raise BudgetError(
+            f"{asked.left:,} questions are left to ask at least, {spent:,} were asked, and "
+            f"--max-requests allows {most:,}: nothing was asked",
+            fix=f"--max-requests {spent + asked.at_most:,}, or fewer --trials, --shots or --attacks",
+        )
+    return Budget(most, spent)
+
+
+def _about_to_ask(start: Ready, asked: Total) -> str:
+    n = len(start.settings)
+    settings = "" if n == 1 else f" in {n} settings"
+    more = (
+        f", up to {asked.at_most:,} where answers lead to more"
+        if asked.at_most > asked.left
+        else ""
+    )
+    return (
+        f"about to ask {asked.left:,} questions{settings}{more}: {asked.tokens:,} tokens to read and, at "
+        f"most, to write; {asked.cached:,} are answered already"
+    )
+
+
+# --- measure --------------------------------------------------------------------------------------
+
+
+def _kept_up(
+    settings: Iterable[Setting], folder: RunFolder, about: dict[str, Any], budget: Budget
+) -> Iterable[Setting]:
+    """The settings; what was asked is noted down after each, also where it is stopped."""
+    before = budget.spent
+    try:
+        for setting in settings:
+            yield setting
+            about["attempts"][-1]["requests_scored"] = {TARGET: budget.spent - before}
+            folder.write_json("run.json", about)
+    finally:
+        about["attempts"][-1]["requests_scored"] = {TARGET: budget.spent - before}
+        folder.write_json("run.json", about)
+
+
+def _telling(progress: Progress | None, start: Ready, setting: Setting) -> Progress | None:
+    """Progress in the words of a prompt: there is one model, behind its prompt and an empty one."""
+    if progress is None:
+        return None
+    where = "" if len(start.settings) == 1 else f", {in_words(setting)}"
+
+    def tell(what: str, done: int, n: int) -> None:
+        doing, _, role = what.rpartition(" ")
+        who = "behind an empty prompt" if role == REFERENCE else "behind the prompt"
+        if n:
+            progress(f"{doing} {who}{where}", done, n)
+
+    return tell
+
+
+def in_words(setting: Setting | SettingResult) -> str:
+    """A setting as messages name it."""
+    shots = f"{setting.shots} demonstration{'s' * (setting.shots != 1)}"
+    defense = setting.defended if isinstance(setting, Setting) else setting.defense
+    behind = "" if defense == "none" else f", {defense}"
+    return f"{shots}, {setting.position}{behind}"
+
+
+def _measure(
+    start: Ready, setting: Setting, store: Store, budget: Budget, progress: Progress | None
+) -> Measured:
+    models, shown = start.of(setting)
+    return collect(
+        start.plan.signals,
+        setting.records.records,
+        models,
+        store=store,
+        shown=shown,
+        batch_tokens=start.config.batch_tokens,
+        budget=budget,
+        progress=progress,
+    )
+
+
+# --- score, judge ---------------------------------------------------------------------------------
+
+
+def _finish(
+    folder: RunFolder,
+    start: Ready,
+    about: dict[str, Any],
+    preflight: tuple[Check, ...],
+    measured: Sequence[Measured],
+    started: float,
+) -> Results:
+    config, plan, setting = start.config, start.plan, start.main
+    observations, cost = measured[0]
+    folder.write_observations(observations, tokens=config.keep_tokens)
+    judge = Judge(config, _subjects(start, setting), said=PROMPTED)
+    verdicts = judge.judge(plan.attacks, plan.control, observations)
+    prompt = _facts(start, observations)
+    target = start.model.target
+    results = Results(
+        run=RunFacts(
+            id=folder.path.name,
+            created=about["created"],
+            tool=f"unseen {__version__}",
+            scenario=SCENARIO,
+            seed=config.seed,
+            plan=start.identity,
+            seconds=round(time.monotonic() - started, 1),
+        ),
+        target=target.describe(),
+        access=target.access.word,
+        data=_data_facts(start),
+        prompt=prompt,
+        settings=tuple(
+            _judged(folder, start, one, seen, (judge, verdicts))
+            for one, seen in zip(start.settings[1:], measured[1:], strict=True)
+        ),
+        threat_model=_threat_model(start),
+        control_note=plan.control_note,
+        skipped=plan.skipped,
+        requests=cost.requests,
+        limitations=(*LIMITATIONS, *((OBSERVED_LIMITATION,) * setting.observed)),
+        out_of_scope=OUT_OF_SCOPE,
+        **conclude(verdicts, (*preflight, *checks(judge, verdicts, prompt))),
+    )
+    folder.write_table("records.parquet", judge.table(verdicts.scored))
+    folder.write_json("results.json", results.model_dump(mode="json"))
+    about["attempts"][-1] |= {
+        "ended": now(),
+        "status": "complete",
+        "requests_scored": _summed(cost.scored for _, cost in measured),
+        "tokens_read": _summed(cost.tokens for _, cost in measured),
+    }
+    folder.write_json("run.json", about | {"status": "complete"})
+    return results
+
+
+def _subjects(start: Ready, setting: Setting) -> Subjects:
+    lengths = {id_: n or 0 for id_, n in start.lengths[setting.name].items()}
+    return Subjects.from_records(setting.records, lengths, reveal=start.config.reveal)
+
+
+def _facts(start: Ready, observations: Observations) -> PromptFacts:
+    config, setting = start.config, start.main
+    template, lengths = setting.template, start.lengths[setting.name]
+    fitting = sorted(n for n in lengths.values() if n is not None)
+    game: dict[str, Any] = {}
+    if not setting.observed:
+        (pool,) = start.demos
+        game = {
+            "n_pool": len(pool.examples),
+            "pool_sha256": pool.source.sha256,
+            "trials": config.trials,
+            "paired": config.paired,
+            "shots": setting.shots,
+            "position": setting.position,
+        }
+    return PromptFacts(
+        template=template.name,
+        chat=template.chat,
+        n_labels=None if template.labels is None else len(template.labels.words),
+        observed=setting.observed,
+        tokens=(fitting[0], fitting[len(fitting) // 2], fitting[-1]) if fitting else None,
+        n_too_long=_too_long(start, setting),
+        unparsed=unparsed(start.plan, observations),
+        **game,
+    )
+
+
+def _too_long(start: Ready, setting: Setting) -> tuple[int, int]:
+    lengths = start.lengths[setting.name]
+    counts = Counter(case.member for case in setting.cases if lengths[case.id] is None)
+    return counts[True], counts[False]
+
+
+def _data_facts(start: Ready) -> DataFacts:
+    config, setting = start.config, start.main
+    records = setting.records
+
+    def side(name: str, n_judged: int) -> Side:
+        source = records.sources[name]
+        return Side(path=source.path, sha256=source.sha256, n_read=source.n, n_judged=n_judged)
+
+    return DataFacts(
+        members=side("members", len(records.members)),
+        nonmembers=side("nonmembers", len(records.nonmembers)),
+        format=records.format,
+        loss_on="nothing",
+        template_sha256=hashlib.sha256(repr(setting.template).encode()).hexdigest(),
+        dropped=dict(Counter(one.reason for one in start.dropped)),
+        split_origin=config.split_origin if setting.observed else "random",
+    )
+
+
+def _threat_model(start: Ready) -> ThreatModel:
+    return ThreatModel(
+        access=start.model.target.access.word,
+        knows=(
+            "the record, word by word, with its label",
+            "the form of the task: how something is asked, and the words that answer",
+            "other records, known to be in the prompt or not",
+        ),
+        release_context=start.config.release_context,
+        taxonomy=TAXONOMY,
+    )
+
+
+def _judged(
+    folder: RunFolder,
+    start: Ready,
+    setting: Setting,
+    measured: Measured,
+    main: tuple[Judge, Verdicts],
+) -> SettingResult:
+    """Judges a further setting, and writes its scores."""
+    plan, (observations, cost) = start.plan, measured
+    judge = Judge(start.config, _subjects(start, setting), said=PROMPTED)
+    scored = judge.scored(plan.attacks, plan.control, observations)
+    folder.write_table(file_of(setting.name), judge.table(scored))
+    about = SettingResult(
+        name=setting.name,
+        shots=setting.shots,
+        position=setting.position,
+        defense=setting.defended,
+        n=judge.n,
+        n_too_long=_too_long(start, setting),
+        unparsed=unparsed(plan, observations),
+        requests=cost.requests,
+    )
+    return judged_setting(about, judge, plan, scored, (main[0], main[1].scored.target))
+
+
+def _summed(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    """Counts by role, of all settings together."""
+    found: Counter[str] = Counter()
+    for one in counts:
+        found.update(one)
+    return dict(found)

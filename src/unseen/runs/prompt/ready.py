@@ -1,0 +1,195 @@
+"""From the user's words to an audit of a prompt of which everything is decided and nothing is measured."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from unseen.data.duplicates import Dropped
+from unseen.data.templates import Layout, RecordEncoder, no_chat_template
+from unseen.errors import ConfigError
+from unseen.prompts.templates import PromptTemplate, as_chat, find_template
+from unseen.runs.collect import Model
+from unseen.runs.models import open_target
+from unseen.runs.plan import Plan
+from unseen.runs.prompt.demos import Demos, Given, labelled, labels_of, read_demos
+from unseen.runs.prompt.plan import Faults, check_inputs, chosen, plan_attacks, plan_id
+from unseen.runs.prompt.settings import Setting, drawn, observed
+from unseen.signals.base import REFERENCE, TARGET, Shown
+from unseen.signals.similarity import load_encoders
+
+if TYPE_CHECKING:
+    from unseen.runs.audit import Note
+    from unseen.runs.prompt.config import PromptAudit
+    from unseen.targets.access import LogprobTarget
+
+
+@dataclass(frozen=True)
+class Ready:
+    """An audit of which everything is decided and nothing is measured yet.
+
+    Attributes:
+        config: every choice.
+        settings: what is measured; the first is the main one.
+        model: the target.
+        plan: attacks and control.
+        identity: a hash of everything that the results depend on.
+        demos: where the records come from: a pool, or both sides of an observed prompt.
+        lengths: setting -> case -> tokens of its prompt with the question, None where it does not fit.
+        dropped: records of an observed prompt that occur on both sides.
+    """
+
+    config: PromptAudit
+    settings: tuple[Setting, ...]
+    model: Model
+    plan: Plan
+    identity: str
+    demos: tuple[Demos, ...]
+    lengths: Mapping[str, Mapping[str, int | None]]
+    dropped: tuple[Dropped, ...] = ()
+
+    @property
+    def main(self) -> Setting:
+        """The setting that the finding is of."""
+        return self.settings[0]
+
+    @property
+    def models(self) -> dict[str, Model]:
+        """Role -> model: the same one, behind the prompt, and as the control behind an empty one."""
+        roles = (TARGET, REFERENCE) if self.plan.control else (TARGET,)
+        return dict.fromkeys(roles, self.model)
+
+    def of(self, setting: Setting) -> tuple[dict[str, Model], Shown]:
+        """The models of a setting, and the prompts that they stand behind."""
+        models = self.models
+        if setting.defense is not None:
+            target = setting.defense.target(self.model.target)
+            models = {role: replace(model, target=target) for role, model in models.items()}
+        behind = setting.behind(self.model.encoder, control=REFERENCE in models)
+        return models, Shown(behind=behind)
+
+
+def ready(
+    config: PromptAudit,
+    *,
+    target: LogprobTarget | None,
+    demos: Given | None,
+    template: PromptTemplate | None = None,
+    say: Note,
+) -> Ready:
+    """Reads records and template, draws the trials, loads the model and decides what is measured.
+
+    Raises:
+        UnseenError: with every fault that can be found without asking a model.
+    """
+    if config.offline:
+        os.environ["HF_HUB_OFFLINE"] = "1"  # before anything reads it
+    if template is not None:
+        config = config.model_copy(update={"template": template.name})
+    check_inputs(config, target, demos)
+    faults = Faults()
+    attacks = faults.tried(lambda: chosen(config))
+    written = faults.tried(lambda: template or find_template(config.template or ""))
+    pool = faults.tried(lambda: _read(config, demos))
+    settings, dropped, pool = _settings(config, written, pool, faults)
+    faults.refuse()
+    model = _open(config, target, settings[0].template)
+    lengths = {setting.name: setting.lengths(model.encoder) for setting in settings}
+    _check_fit(settings, lengths, model)
+    plan = plan_attacks(config, attacks, model.target.access)
+    for name, why in plan.skipped.items():
+        say(f"{name} is not run: {why}")
+    if settings[0].template.labels is None:
+        say(
+            "answers are free text: the records have hardly a label in common (--labels names them)"
+        )
+    if dropped:
+        say(
+            f"{len(dropped)} records occur on both sides, alike or nearly so, and are dropped "
+            "(data/dropped.csv)"
+        )
+    if not config.observed_prompt:
+        _say_pairs(config, settings[0], say)
+    load_encoders(plan.signals)
+    identity = plan_id(config, settings, model, plan)
+    return Ready(config, settings, model, plan, identity, pool, lengths, dropped)
+
+
+def _read(config: PromptAudit, demos: Given | None) -> tuple[Demos, ...]:
+    options: dict[str, Any] = {"format_": config.format, "column": config.columns}
+    if config.observed_prompt:
+        return tuple(
+            read_demos(getattr(config, side) or "", option=f"--{side}", **options)
+            for side in ("members", "nonmembers")
+        )
+    return (read_demos(config.demos if demos is None else demos, option="demos", **options),)  # type: ignore[arg-type]
+
+
+def _settings(
+    config: PromptAudit,
+    template: PromptTemplate | None,
+    pool: tuple[Demos, ...] | None,
+    faults: Faults,
+) -> tuple[tuple[Setting, ...], tuple[Dropped, ...], tuple[Demos, ...]]:
+    """Template and records made one, and the trials drawn; nothing where one of them is wrong."""
+    nothing = ((), (), ())
+    if template is None or pool is None:
+        return nothing
+    if config.chat or config.as_turns:
+        template = as_chat(template, as_turns=config.as_turns or template.as_turns)
+    read = faults.tried(
+        lambda: (labels_of(pool, config.labels, config.spellings, template.labels),)
+    )
+    if read is None:
+        return nothing
+    template = replace(template, labels=read[0])
+    ready_made = [faults.tried(partial(labelled, one, read[0])) for one in pool]
+    if None in ready_made:
+        return nothing
+    if config.observed_prompt:
+        found = faults.tried(lambda: observed(config, template, *ready_made))
+        return nothing if found is None else ((found[0],), found[1], tuple(ready_made))
+    settings = faults.tried(lambda: drawn(config, template, ready_made[0]))
+    return nothing if settings is None else (settings, (), tuple(ready_made))
+
+
+def _open(config: PromptAudit, target: LogprobTarget | None, template: PromptTemplate) -> Model:
+    target = open_target(config, target)
+    layout = Layout(template=config.chat_template, max_length=config.max_length)
+    encoder = RecordEncoder(target.tokenizer, layout, limit=target.max_length)
+    if template.chat and encoder.template is None:
+        raise ConfigError(
+            no_chat_template().problem,
+            fix="--chat-template FILE.jinja, or leave --chat out: the prompt is then one text",
+        )
+    return Model(target, encoder)
+
+
+def _check_fit(
+    settings: Sequence[Setting], lengths: Mapping[str, Mapping[str, int | None]], model: Model
+) -> None:
+    """Refuses a setting none of whose prompts fits into the context.
+
+    Raises:
+        ConfigError: with its demonstrations.
+    """
+    for setting in settings:
+        if all(n is None for n in lengths[setting.name].values()):
+            raise ConfigError(
+                f"no prompt of {setting.shots} demonstrations fits into the context of "
+                f"{model.encoder.max_length} tokens",
+                fix="fewer --shots, shorter records, or a model with a longer context",
+            )
+
+
+def _say_pairs(config: PromptAudit, setting: Setting, say: Note) -> None:
+    asked = {(case.example.id, case.trial) for case in setting.cases}
+    n = len({id_ for id_, _ in asked})
+    if n < (1 if config.paired else 2) * config.trials:
+        say(
+            f"{config.trials} trials ask about {n} records, some of them several times: those trials are "
+            "judged as one group, which makes intervals wider"
+        )
