@@ -53,6 +53,18 @@ def text_encoder(name: str) -> TextEncoder:
     return _Letters() if name == LETTERS else _Sentences(name)
 
 
+def is_at_hand(name: str) -> bool:
+    """Whether an encoder is on this machine, so that nothing has to be fetched for it."""
+    where = _found(name)
+    if name == LETTERS or Path(where).expanduser().is_dir():
+        return True
+    if importlib.util.find_spec("huggingface_hub") is None:
+        return False
+    from huggingface_hub import try_to_load_from_cache
+
+    return isinstance(try_to_load_from_cache(where, "config.json"), str)
+
+
 def check_encoder(name: str) -> None:
     """Refuses an encoder without a name.
 

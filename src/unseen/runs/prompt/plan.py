@@ -16,6 +16,7 @@ from unseen.runs.config import unread
 from unseen.runs.fused import obstacles, repeated, without
 from unseen.runs.plan import Plan, changed, choose_attacks, content_hash
 from unseen.signals.base import access_needed, key, known_needed
+from unseen.signals.embedding import LETTERS, is_at_hand
 
 if TYPE_CHECKING:
     from unseen.runs.collect import Model
@@ -91,18 +92,29 @@ def chosen(config: PromptAudit) -> dict[str, tuple[Attack, bool]]:
     Raises:
         ConfigError: where a name is none, or of an attack on something else.
     """
-    found = choose_attacks(config.attacks, scenario=PROMPT)
-    if config.mode == "text":
-        return found
-    if not any(hasattr(attack, "mode") for attack, _ in found.values()):
-        raise unread("mode", "gap")
-    made = (
-        (dataclasses.replace(cast("Any", attack), mode=config.mode), named)
-        if hasattr(attack, "mode")
-        else (attack, named)
-        for attack, named in found.values()
+    found = [
+        (attack if named else _at_hand(attack), named)
+        for attack, named in choose_attacks(config.attacks, scenario=PROMPT).values()
+    ]
+    if config.mode != "text":
+        if not any(hasattr(attack, "mode") for attack, _ in found):
+            raise unread("mode", "gap")
+        found = [(_reading(attack, config.mode), named) for attack, named in found]
+    return {label(attack): (attack, named) for attack, named in found}
+
+
+def _reading(attack: Attack, mode: str) -> Attack:
+    """The attack as it reads labels in another way, if it reads any."""
+    return (
+        dataclasses.replace(cast("Any", attack), mode=mode) if hasattr(attack, "mode") else attack
     )
-    return {label(attack): (attack, named) for attack, named in made}
+
+
+def _at_hand(attack: Attack) -> Attack:
+    """The attack, with letters in place of a sentence encoder that is not here: none is fetched unasked."""
+    if is_at_hand(getattr(attack, "encoder", LETTERS)):
+        return attack
+    return cast("Attack", dataclasses.replace(cast("Any", attack), encoder=LETTERS))
 
 
 def plan_attacks(

