@@ -842,3 +842,36 @@ def test_what_an_adapter_generates_is_what_its_forward_pass_finds_likeliest(
     assert target.without_adapter().generate(prompts, max_new_tokens=3) == HFTarget(
         folders(family), dtype="float64"
     ).generate(prompts, max_new_tokens=3)
+
+
+@pytest.mark.parametrize("family", [*tiny.FAMILIES, "gemma2"])
+def test_next_token_probabilities_are_those_of_one_plain_pass_a_prompt(
+    folders: Callable[[str], Path], family: str
+) -> None:
+    target = HFTarget(folders(family), dtype="float64", batch_tokens=40)
+    model = plain_model(folders(family))
+    prompts = [[5, 6, 7], list(range(30)), [1], [8, 9, 7]]
+    ids, p = target.next_token_probabilities(prompts, top=6)
+    among = np.array([[3, 2, 1]] * 4)
+    same, named = target.next_token_probabilities(prompts, among=among)
+    np.testing.assert_array_equal(same, among)
+    for i, prompt in enumerate(prompts):
+        with torch.inference_mode():
+            right = model(input_ids=torch.tensor([prompt])).logits[0, -1].softmax(-1).numpy()
+        np.testing.assert_array_equal(ids[i], np.argsort(-right)[:6])
+        np.testing.assert_allclose(p[i], right[ids[i]], atol=1e-6)
+        np.testing.assert_allclose(named[i], right[[3, 2, 1]], atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["prompt", "prefix", "lora"])
+def test_next_token_probabilities_follow_the_adapter(
+    folders: Callable[[str], Path], tmp_path: Path, kind: str
+) -> None:
+    adapter = save_adapter(folders("llama"), tmp_path / kind, adapter_of(kind))
+    target = HFTarget(adapter, dtype="float64", reference="base")
+    prompts = [[5, 6, 7], [9, 9], [1, 2, 3]]
+    ids, p = target.next_token_probabilities(prompts, top=3)
+    assert ids[:, 0].tolist() == target.top_token(prompts)
+    assert (np.diff(p) <= 0).all()
+    _, base = target.reference.next_token_probabilities(prompts, among=ids)
+    assert not np.allclose(p, base, atol=1e-6)

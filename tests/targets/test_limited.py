@@ -3,7 +3,14 @@ import pytest
 import tiny
 
 from unseen.errors import AccessError, ConfigError
-from unseen.targets.access import Access, InsideTarget, LogprobTarget, TextTarget, stats_of_one
+from unseen.targets.access import (
+    Access,
+    InsideTarget,
+    LogprobTarget,
+    NextTokenTarget,
+    TextTarget,
+    stats_of_one,
+)
 from unseen.targets.fake import FakeTarget
 from unseen.targets.huggingface import HFTarget
 from unseen.targets.limited import LimitedTarget
@@ -91,3 +98,24 @@ def test_the_inside_is_shown_on_the_highest_rung_alone(tmp_path) -> None:
     ):
         with pytest.raises(AccessError):
             refused()
+
+
+def test_next_token_probabilities_need_the_logit_rung() -> None:
+    prompts = [[256, 1, 2], [256, 3]]
+    whole = FakeTarget()
+    limited = LimitedTarget(whole, Access.LOGIT)
+    assert isinstance(limited, NextTokenTarget)
+    for one, other in zip(
+        limited.next_token_probabilities(prompts, top=4),
+        whole.next_token_probabilities(prompts, top=4),
+        strict=True,
+    ):
+        np.testing.assert_array_equal(one, other)
+    among = np.array([[65, 66], [67, 65]])
+    _, p = whole.next_token_probabilities(prompts, among=among)
+    for i, prompt in enumerate(prompts):
+        for j, token in enumerate(among[i].tolist()):
+            answer = stats_of_one(whole, Request(tuple(prompt), (token,)))
+            np.testing.assert_allclose(np.log(p[i, j]), answer.logprob[0])
+    with pytest.raises(AccessError, match="this needs logit access"):
+        LimitedTarget(whole, Access.LOGPROB).next_token_probabilities(prompts)

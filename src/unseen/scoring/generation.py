@@ -9,7 +9,7 @@ from typing import Protocol, runtime_checkable
 from unseen.errors import UnscorableError
 from unseen.scoring.asking import Asking, Budget
 from unseen.scoring.store import Store, key_of_prompt
-from unseen.targets.access import Withheld
+from unseen.targets.access import Withheld, is_withheld
 from unseen.targets.characters import n_tokens
 from unseen.types import Prompt, Sampling
 
@@ -89,6 +89,7 @@ class Generation(Asking[Prompt, Sheet]):
         super().__init__(batch_tokens or target.batch_tokens, budget)
         self._target = target
         self._store = store
+        self._whole = bool(getattr(target, "whole_answers", False))
 
     def answer(self, prompt: Prompt) -> tuple[int, ...]:
         """The token ids that go on after a prompt that `ensure` has seen; perhaps none.
@@ -97,7 +98,7 @@ class Generation(Asking[Prompt, Sheet]):
             UnscorableError: where there is no answer, with the reason.
         """
         ids = self._store.get_text(self._key(prompt))
-        if ids and ids[0] < 0:
+        if is_withheld(ids):
             raise UnscorableError(Withheld(ids[0]).reason)
         return ids
 
@@ -116,8 +117,10 @@ class Generation(Asking[Prompt, Sheet]):
             numbers=[row.number for row in rows],
             stop=rows[0].stop,
         )
-        # One token follows from those before it: what is cut off later could have been cut off at once.
-        answers = [ids[: row.max_new_tokens] for ids, row in zip(made, rows, strict=True)]
+        answers = made
+        if not self._whole:
+            # A token follows from those before it: what is cut off later could have been at once.
+            answers = [ids[: row.max_new_tokens] for ids, row in zip(made, rows, strict=True)]
         self._store.put_texts(zip(map(self._key, rows), answers, strict=True))
         for row, ids in zip(rows, answers, strict=True):
             self._count(row, ids)
@@ -128,7 +131,8 @@ class Generation(Asking[Prompt, Sheet]):
 
     def _cut(self, questions: Sequence[Prompt], *, most: int | None = None) -> list[Sheet]:
         # Even where one row fills the budget, the next sheets hold fewer.
-        return sheets(questions, self.batch_tokens, most=_MOST_ROWS if most is None else most)
+        most = _MOST_ROWS if most is None else most
+        return sheets(questions, self.batch_tokens, most=most, whole=self._whole)
 
     def _rows(self, group: Sheet) -> Sequence[Prompt]:
         return group.prompts
@@ -147,21 +151,28 @@ class Generation(Asking[Prompt, Sheet]):
         return widest * len(group.prompts) // _ROOM
 
 
-def sheets(prompts: Iterable[Prompt], batch_tokens: int, *, most: int = _MOST_ROWS) -> list[Sheet]:
+def sheets(
+    prompts: Iterable[Prompt], batch_tokens: int, *, most: int = _MOST_ROWS, whole: bool = False
+) -> list[Sheet]:
     """Prompts that are continued together: alike in length, the longest answers first.
 
     Args:
         prompts: in any order, with repetitions.
         batch_tokens: the padded tokens that are read at once.
         most: the most prompts of a sheet.
+        whole: whether answers of other lengths may be other answers, and are not written together.
 
     Returns:
         Sheets; every distinct prompt is in exactly one, and they do not depend on the order.
     """
+
+    def order(row: Prompt) -> tuple[object, ...]:
+        return (*_order(row), row.max_new_tokens if whole else 0)
+
     rows = sorted(
         set(prompts),
         key=lambda row: (
-            _order(row),
+            order(row),
             -row.max_new_tokens,
             -len(row.ids),
             row.ids,
@@ -172,7 +183,7 @@ def sheets(prompts: Iterable[Prompt], batch_tokens: int, *, most: int = _MOST_RO
     start = 0
     while start < len(rows):
         stop, widest = start, 0
-        while stop < len(rows) and _order(rows[stop]) == _order(rows[start]):
+        while stop < len(rows) and order(rows[stop]) == order(rows[start]):
             widest = max(widest, len(rows[stop].ids))
             n = stop - start + 1
             room = n * (widest + rows[start].max_new_tokens) <= _ROOM * batch_tokens

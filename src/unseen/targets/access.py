@@ -16,6 +16,8 @@ from unseen.types import (
     GREEDY,
     Batch,
     Encoded,
+    FloatArray,
+    IntArray,
     Passage,
     Request,
     Sampling,
@@ -151,6 +153,28 @@ class LogitTarget(LogprobTarget, Protocol):
 
 
 @runtime_checkable
+class NextTokenTarget(LogprobTarget, Protocol):
+    """Also gives the next-token distribution itself, as far as it is asked for."""
+
+    def next_token_probabilities(
+        self, prompts: Sequence[Sequence[int]], *, top: int = 100, among: IntArray | None = None
+    ) -> tuple[IntArray, FloatArray]:
+        """Probabilities of tokens after each of n prompts, one by one as in any company.
+
+        Args:
+            prompts: token ids.
+            top: how many of the likeliest tokens are given.
+            among: (n, k) ids whose probabilities are asked for instead.
+
+        Returns:
+            (n, k) ids, and their probabilities under the whole vocabulary.
+
+        Raises:
+            OutOfMemoryError: where a prompt does not fit into memory.
+        """
+
+
+@runtime_checkable
 class WhiteBoxTarget(LogprobTarget, Protocol):
     """Also lets its weights be changed for a while."""
 
@@ -187,6 +211,11 @@ class InsideTarget(LogprobTarget, Protocol):
             TargetError: where the model cannot be looked at like this.
             OutOfMemoryError: where the passages do not fit together; nothing is lost or kept.
         """
+
+
+def is_withheld(ids: Sequence[int]) -> bool:
+    """Whether token ids stand for no text, but for the reason that there is none."""
+    return bool(ids) and ids[0] < 0
 
 
 def is_adapted(target: LogprobTarget) -> bool:

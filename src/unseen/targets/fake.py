@@ -234,6 +234,16 @@ class FakeTarget:
         """The most likely next token of each prompt."""
         return [int(self.logits(prompt, len(prompt) - 1)[0].argmax()) for prompt in prompts]
 
+    def next_token_probabilities(
+        self, prompts: Sequence[Sequence[int]], *, top: int = 100, among: IntArray | None = None
+    ) -> tuple[IntArray, FloatArray]:
+        """Probabilities of the likeliest next tokens, or of those that are named."""
+        rows = np.stack([self.logits(prompt, len(prompt) - 1)[0] for prompt in prompts])
+        p = np.exp(rows - np.logaddexp.reduce(rows, axis=1, keepdims=True))
+        if among is None:
+            among = np.argsort(-p, axis=1, kind="stable")[:, :top]
+        return among, np.take_along_axis(p, among, axis=1)
+
     @contextlib.contextmanager
     def after_step(
         self,

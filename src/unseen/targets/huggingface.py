@@ -19,6 +19,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
+
 from unseen.errors import ModelError, OutOfMemoryError, TargetError, need
 from unseen.targets.access import Access
 from unseen.targets.ending import Ending
@@ -33,6 +35,7 @@ from unseen.types import (
     Batch,
     Encoded,
     FloatArray,
+    IntArray,
     Passage,
     Request,
     Sampling,
@@ -452,6 +455,60 @@ class HFTarget:
 
         with torch.inference_mode(), self._adapter(), _memory_errors(torch):
             return [int(self._last_logits(self._input([prompt]))[0].argmax()) for prompt in prompts]
+
+    def next_token_probabilities(
+        self, prompts: Sequence[Sequence[int]], *, top: int = 100, among: IntArray | None = None
+    ) -> tuple[IntArray, FloatArray]:
+        """Probabilities of the likeliest next tokens, or of those that are named.
+
+        Prompts alike in length are read together, as far as they fit the token budget. Probabilities
+        are computed in float32 whatever the model's precision.
+
+        Raises:
+            OutOfMemoryError: where a prompt does not fit.
+        """
+        import torch
+
+        k = min(top, self._n_embedded) if among is None else among.shape[1]
+        ids = np.zeros((len(prompts), k), dtype=np.int64)
+        found = np.zeros((len(prompts), k), dtype=np.float64)
+        with torch.inference_mode(), self._adapter(), _memory_errors(torch):
+            for places in self._alike_in_length([len(prompt) for prompt in prompts]):
+                p = self._after([prompts[i] for i in places]).float().softmax(-1)
+                those = p.topk(k, dim=-1).indices if among is None else torch.tensor(among[places])
+                ids[places] = those.cpu().numpy()
+                found[places] = p.gather(-1, those.to(p.device)).cpu().numpy()
+        return ids, found
+
+    def _alike_in_length(self, lengths: Sequence[int]) -> Iterator[list[int]]:
+        """Places of texts that are read together: of one length where virtual tokens come first."""
+        some: list[int] = []
+        for i in sorted(range(len(lengths)), key=lambda i: -lengths[i]):
+            full = some and (len(some) + 1) * lengths[some[0]] > self.batch_tokens
+            other = some and self._sees_virtual_tokens() and lengths[some[0]] != lengths[i]
+            if full or other:
+                yield some
+                some = []
+            some.append(i)
+        if some:
+            yield some
+
+    def _after(self, prompts: Sequence[Sequence[int]]) -> torch.Tensor:
+        """Logits of the token after each prompt, shape (prompts, vocabulary)."""
+        import torch
+
+        if len({len(prompt) for prompt in prompts}) == 1:
+            return self._last_logits(self._input(prompts))
+        width = max(map(len, prompts))
+        # Filled up on the right: no token sees those after it.
+        ids = self._input([[*prompt, *[0] * (width - len(prompt))] for prompt in prompts])
+        last = torch.tensor([len(prompt) - 1 for prompt in prompts], device=self.device)
+        rows = torch.arange(len(prompts), device=self.device)
+        if self.head_apart:
+            states = self._decoder(input_ids=ids, use_cache=False).last_hidden_state
+            logits: torch.Tensor = self._head(states[rows, last])
+            return logits
+        return self._logits(ids)[rows, last]
 
     @contextlib.contextmanager
     def after_step(self, examples: Sequence[Encoded], *, learning_rate: float) -> Iterator[None]:

@@ -13,11 +13,22 @@ from unseen.targets.access import (
     Access,
     InsideTarget,
     LogprobTarget,
+    NextTokenTarget,
     WhiteBoxTarget,
     is_adapted,
 )
 from unseen.targets.looks import Look, Seen, StepLook
-from unseen.types import GREEDY, Batch, Encoded, Passage, Sampling, Tokenizer, TokenStats
+from unseen.types import (
+    GREEDY,
+    Batch,
+    Encoded,
+    FloatArray,
+    IntArray,
+    Passage,
+    Sampling,
+    Tokenizer,
+    TokenStats,
+)
 
 
 class LimitedTarget:
@@ -111,6 +122,14 @@ class LimitedTarget:
             TokenStats(np.full_like(answer.logprob, np.nan), argmax=answer.argmax)
             for answer in answers
         ]
+
+    def next_token_probabilities(
+        self, prompts: Sequence[Sequence[int]], *, top: int = 100, among: IntArray | None = None
+    ) -> tuple[IntArray, FloatArray]:
+        """Needs LOGIT."""
+        self._need(Access.LOGIT)
+        inner = cast("NextTokenTarget", self._inner)
+        return inner.next_token_probabilities(prompts, top=top, among=among)
 
     def after_step(
         self, examples: Sequence[Encoded], *, learning_rate: float
