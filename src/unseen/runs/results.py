@@ -415,7 +415,7 @@ class GivenProbes(Part):
     """Responses that the user gives to probe with, without their text."""
 
     path: str
-    sha256: str = Field(description="of the probes of the audited records, not of the file's bytes")
+    sha256: str = Field(description="of the probes, not of the file's bytes")
     n_records: int = Field(description="audited records that have any")
     n_probes: int
     n_copies: int = Field(description="of them the record's own response: never shown")
@@ -425,9 +425,7 @@ class GivenParaphrases(Part):
     """Prompts of the records in other words, given by the user, without their text."""
 
     path: str
-    sha256: str = Field(
-        description="of the paraphrases of the audited records, not of the file's bytes"
-    )
+    sha256: str = Field(description="of the paraphrases, not of the file's bytes")
     n_records: int = Field(description="audited records that have any")
     n_paraphrases: int
     n_copies: int = Field(description="of them the record's own prompt: left out")
