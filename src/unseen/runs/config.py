@@ -296,6 +296,18 @@ class FinetuneAudit(LayoutChoices, RecordForm, StatisticsChoices):
     def _text_is_a_list(cls, value: Any) -> Any:
         return tuple(split_list(value)) if isinstance(value, str) else value
 
+    @field_validator("attacks", mode="before")
+    @classmethod
+    def _attacks_have_names(cls, value: Any) -> Any:
+        """In Python an attack may be one itself: what is kept is how it is typed."""
+        from unseen.attacks import label
+        from unseen.attacks.base import Attack
+
+        given = (value,) if isinstance(value, Attack) else value
+        if not isinstance(given, Sequence) or isinstance(given, str):
+            return given
+        return tuple(label(one) if isinstance(one, Attack) else one for one in given)
+
     @field_validator(*_PLACES)
     @classmethod
     def _can_be_a_path(cls, place: Any, info: ValidationInfo) -> Any:
