@@ -341,6 +341,24 @@ class DriftStability(Part):
     note: str | None = Field(None, description="why there are no numbers")
 
 
+class LayerRow(Part):
+    """One layer of the model."""
+
+    layer: int = Field(description="0 is the embedding's output, the last one the final norm's")
+    auc: Number = Field(description="of a linear probe of its states, learnt from other records")
+    reference: Number | None = Field(None, description="the same on the reference")
+    control: Number | None = Field(None, description="the same on the control model")
+
+
+class LayerReport(Part):
+    """How well each layer's hidden states tell the sides apart (LUMIA, arXiv:2411.19876)."""
+
+    attack: str
+    tokens: str = Field(description="whose states are averaged: all, or those of the response")
+    rows: tuple[LayerRow, ...] = ()
+    note: str | None = Field(None, description="why there are no rows")
+
+
 class Epsilon(Part):
     """A lower bound on epsilon, or a number that is none."""
 
@@ -573,6 +591,9 @@ class Results(Part):
     )
     stability: DriftStability | None = Field(
         None, description="null where the attack g_drift_stability was not run"
+    )
+    layers: tuple[LayerReport, ...] = Field(
+        (), description="none where the attack activation_probe was not run"
     )
     epsilon: Epsilon | None = None
     slices: tuple[Slice, ...] = ()
