@@ -43,6 +43,7 @@ bench: $(READY)
 	$(RUN) benchmarks/engine.py
 	$(RUN) benchmarks/icp.py
 	$(RUN) benchmarks/neighbours.py
+	$(RUN) benchmarks/gradients.py
 
 clean:
 	rm -rf $(VENV)

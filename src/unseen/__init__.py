@@ -38,6 +38,7 @@ _WHERE: dict[str, str] = {
     "canary_make": "unseen.api",
     "compare_runs": "unseen.api",
     "check_data": "unseen.api",
+    "collect": "unseen.api",
     "doctor": "unseen.api",
     "evaluate": "unseen.api",
     "read_key": "unseen.api",
@@ -52,10 +53,15 @@ _WHERE: dict[str, str] = {
     "verify_run": "unseen.api",
 }
 
-__all__ = ["__version__", *_WHERE]  # noqa: PLE0604 (a list of names, all the same)
+_PACKAGES = ("attacks",)
+"""Reached by their name: `unseen.attacks.GradNorm()`."""
+
+__all__ = ["__version__", *_WHERE, *_PACKAGES]  # noqa: PLE0604 (a list of names, all the same)
 
 
 def __getattr__(name: str) -> Any:
+    if name in _PACKAGES:
+        return importlib.import_module(f"unseen.{name}")
     if name in _WHERE:
         return getattr(importlib.import_module(_WHERE[name]), name)
     msg = f"module 'unseen' has no attribute {name!r}"

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import ArrayLike
 
+    from unseen.attacks.base import Attack
     from unseen.data.canaries import CanaryKey
     from unseen.data.records import Records
     from unseen.runs.canary import MadeCanaries
@@ -36,9 +37,11 @@ if TYPE_CHECKING:
     from unseen.runs.results import Epsilon
     from unseen.runs.study import StudyResults
     from unseen.runs.study_config import AttackStudy, TrainStudy
+    from unseen.runs.table import ScoreTable
     from unseen.runs.train_config import Role, TrainRun
     from unseen.runs.verify import Verification
     from unseen.targets.access import LogprobTarget
+    from unseen.types import Record
 
 
 @dataclass(frozen=True)
@@ -420,6 +423,49 @@ def score_run(run: str | Path, attacks: Sequence[str] = (), **choices: Any) -> A
     specs = (attacks,) if isinstance(attacks, str) else tuple(attacks)
     folder, results = rescore(Path(run), specs, report=_report, **choices)
     return Audit(folder.path, results)
+
+
+def collect(
+    target: str | Path | LogprobTarget | None,
+    records: Records | CanaryKey | Sequence[Record],
+    attacks: Sequence[str | Attack],
+    *,
+    config: FinetuneAudit | None = None,
+    progress: Progress | None = None,
+    **choices: Any,
+) -> ScoreTable:
+    """Scores of records, without labels: for statistics of your own, or for `evaluate`.
+
+    It measures and scores, and that is all: the model is not tried first, records that are alike stay,
+    and nothing says whether scores mean membership. What was asked before is taken from the cache.
+
+    Args:
+        target: a model folder or name, or a target such as `HFTarget`.
+        records: records of both sides, canaries, or any records; ids differ.
+        attacks: names, such as "loss" and "grad_norm[weights=adapter]", or attacks, such as
+            `unseen.attacks.GradNorm()`. Not those that learn from known records, or show some.
+        config: all choices at once, instead of `choices`.
+        progress: called with what is being done, how much of it is done, and how much there is.
+        **choices: fields of `FinetuneAudit` that say how models are loaded and read records:
+            reference, dtype, loss_on, cache_dir, ...
+
+    Returns:
+        A mapping of each attack to the scores of all records, (n,), in their order.
+
+    Raises:
+        UnseenError: with what is wrong and what to do.
+    """
+    from unseen.data.canaries import CanaryKey
+    from unseen.data.records import Records
+    from unseen.runs.table import tabulate
+
+    config, target = _chosen(target, None, config, choices, configure)
+    if isinstance(records, CanaryKey):
+        rows: Sequence[Record] = [canary.record for canary in records.canaries]
+    else:
+        rows = records.records if isinstance(records, Records) else records
+    named = (attacks,) if isinstance(attacks, str) else tuple(attacks)
+    return tabulate(config, rows, named, target=target, progress=progress)
 
 
 def evaluate(

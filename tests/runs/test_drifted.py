@@ -36,6 +36,7 @@ from unseen.runs.drifted import (
     stability,
 )
 from unseen.runs.judge import Judge, Subjects
+from unseen.runs.results import FeatureSet
 from unseen.signals.base import Observations
 from unseen.signals.gradient_drift import Drift
 from unseen.signals.paraphrased import Drifts, ParaphrasedDrift
@@ -335,11 +336,13 @@ def shown(found) -> tuple[str, str, str]:
     return markdown.render(results), page, console.file.getvalue()  # type: ignore[attr-defined]
 
 
-@pytest.mark.usefixtures("two_rows")
-def test_the_report_tells_it(monkeypatch) -> None:
+def test_the_report_tells_it() -> None:
     assert "What does one step show?" not in markdown.render(reports.results())
     found = report(GradientDriftAttack(eta=0.0), ATTACK, moved=1.0)
     assert found is not None
+    auc = reports.number(0.8)
+    row = FeatureSet(name="all but loss", without="loss", auc=auc, difference=auc)
+    found = found.model_copy(update={"features": (row,)})
     for text in shown(found):
         assert "it is not small" in text
         assert f"eta={found.steps[1].offered_eta}" in text

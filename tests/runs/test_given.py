@@ -116,6 +116,7 @@ def test_paraphrases_of_the_records_are_counted_and_copies_too(tmp_path) -> None
     assert found.texts == {
         "r0": ("It is?", "is  IT?", "Is that so?"),
         "r2": ("For what reason?",),
+        "elsewhere": ("Where?",),  # a record that is judged apart may have it
     }
     facts = found.facts
     assert (facts.n_records, facts.n_paraphrases, facts.n_copies) == (2, 4, 1)

@@ -33,13 +33,20 @@ def test_gradients_are_kept_and_states_are_not(audited: unseen.Audit) -> None:
     assert not any("activations" in name for name in kept)
 
 
+def test_layers_are_shown(audited: unseen.Audit) -> None:
+    (found,) = audited.results.layers
+    assert [row.layer for row in found.rows] == [0, 1, 2]
+    assert all(row.auc.n == (26, 26) for row in found.rows)
+    assert "Which layers tell them apart?" in unseen.report_run(audited.folder, "md")
+
+
 def test_scoring_again_keeps_the_probes_scores_and_says_why_it_can_make_no_others(
     audited: unseen.Audit,
 ) -> None:
     before = audited.to_pandas()["score.activation_probe"].to_numpy()
     again = unseen.score_run(audited.folder, bootstrap=300)
     assert np.array_equal(again.to_pandas()["score.activation_probe"].to_numpy(), before)
-    assert unseen.score_run(audited.folder, "grad_norm").results.attacks
+    assert again.results.layers == audited.results.layers
     with pytest.raises(ConfigError) as refused:
         unseen.score_run(audited.folder, "activation_probe[layer=0]")
     assert "needs what no run folder keeps: text could be read back from it" in str(refused.value)

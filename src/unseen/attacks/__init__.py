@@ -1,7 +1,8 @@
 """Attacks: one file each, and the file's name is the attack's name.
 
 There is no registry: the folder is the list. Packages outside add theirs by the entry-point group
-`unseen.attacks` (name = "package.module:Class").
+`unseen.attacks` (name = "package.module:Class"). Their classes are here too, as if they had been
+imported: `unseen.attacks.GradNorm(weights="adapter")`.
 """
 
 from __future__ import annotations
@@ -38,6 +39,17 @@ def _is_attack(cls: type) -> bool:
 
 
 _FOLDER = Folder(__name__, "attack", "attacks", _is_attack, BrokenAttackError)
+
+
+def __getattr__(name: str) -> type[Attack]:
+    """The class of an attack, by its own name. A broken file stops only whoever asks for its attack."""
+    for one in names() if name[:1].isupper() else ():
+        with suppress(BrokenAttackError):
+            cls = find(one)
+            if cls.__name__ == name:
+                return cls
+    msg = f"module {__name__!r} has no attribute {name!r}"
+    raise AttributeError(msg)
 
 
 def names() -> list[str]:

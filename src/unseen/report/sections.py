@@ -149,6 +149,11 @@ def sections(results: Results, about: Mapping[str, Any] | None = None) -> tuple[
         Section("records", "Which records are exposed?", _records(results, about)),
         *(() if gap is None else (Section("gap", "What is left to learn?", _gap(gap)),)),
         *((Section("drift", "What does one step show?", steps),) if steps else ()),
+        *(
+            (Section("layers", "Which layers tell them apart?", _layers(results)),)
+            if results.layers
+            else ()
+        ),
         Section("groups", "Which groups?", _groups(results)),
         Section("meaning", "What does it mean?", _meaning(results, about)),
         Section("cost", "Cost and coverage", _cost(results, about)),
@@ -367,6 +372,32 @@ def _stability(results: Results) -> tuple[Block, ...]:
     left_out = [f"{n} records without: {why}" for why, n in sorted(found.unscored.items())]
     blocks.append(Text(say.sentence("; ".join([counted, *left_out]))))
     return (Audience("Is the drift the same in other words?", tuple(blocks)),)
+
+
+_BESIDE = {"reference": "reference", "control": "control model"}
+
+
+def _layers(results: Results) -> tuple[Block, ...]:
+    blocks: list[Block] = [Text(say.WITHHELD, strong=True)] if results.invalid else []
+    blocks.append(Text(say.LAYERS))
+    for found in results.layers:
+        if found.note is not None:
+            blocks.append(Text(say.sentence(f"{found.attack}: {found.note}")))
+            continue
+        asked = [who for who in ("reference", "control") if getattr(found.rows[0], who) is not None]
+        last = found.rows[-1].layer
+        lines = tuple(
+            (
+                say.layer(row.layer, last),
+                number(row.auc),
+                *("–" if (one := getattr(row, who)) is None else number(one) for who in asked),
+            )
+            for row in found.rows
+        )
+        header = (f"{found.attack}, layer", "AUC", *(f"on the {_BESIDE[who]}" for who in asked))
+        aucs = tuple(row.auc for row in found.rows)
+        blocks.append(Grid(header, lines, frozenset(range(1, len(header))), intervals=aucs))
+    return tuple(blocks)
 
 
 def _brief(found: Number) -> str:

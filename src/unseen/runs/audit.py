@@ -24,6 +24,7 @@ from unseen.runs.fillers import filler_facts, fillers_of_target, open_fillers, t
 from unseen.runs.folder import RunFolder
 from unseen.runs.header import begin, open_folder
 from unseen.runs.judge import Judge, Scored, Subjects
+from unseen.runs.layers import by_layer
 from unseen.runs.lent import SKETCH, Lent, borrow, check_apart, keep, lend, sketched
 from unseen.runs.models import (
     OTHER_FORMAT,
@@ -384,6 +385,7 @@ def _finish(
         for one, seen in zip(start.prepared.apart, apart, strict=True)
     )
     data = data_facts(config, start.prepared, target.encoder, lengths, truncated)
+    probed = {TARGET: plan.attacks, REFERENCE: plan.control, CONTROL: plan.control_model}
     results = Results(
         run=RunFacts(
             id=folder.path.name,
@@ -411,6 +413,7 @@ def _finish(
         out_of_scope=OUT_OF_SCOPE,
         drift=drifted(judge, plan.attacks, observations, verdicts.scored.target),
         stability=stability(judge, plan.attacks, observations),
+        layers=by_layer(judge, probed, observations),
         **concluded(judge, verdicts, data, preflight),
     )
     folder.write_table("records.parquet", judge.table(verdicts.scored))

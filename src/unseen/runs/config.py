@@ -239,8 +239,15 @@ class AuditChoices(StatisticsChoices):
 
     @field_validator("attacks", mode="before")
     @classmethod
-    def _attacks_are_a_list(cls, value: Any) -> Any:
-        return as_list(value)
+    def _attacks_have_names(cls, value: Any) -> Any:
+        """In Python an attack may be one itself: what is kept is how it is typed."""
+        from unseen.attacks import label
+        from unseen.attacks.base import Attack
+
+        given = (value,) if isinstance(value, Attack) else value
+        if not isinstance(given, Sequence) or isinstance(given, str):
+            return as_list(given)
+        return tuple(label(one) if isinstance(one, Attack) else one for one in given)
 
     @field_validator("gate", mode="before")
     @classmethod

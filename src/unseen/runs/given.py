@@ -30,7 +30,7 @@ class Given(Generic[Facts]):
     """Texts that are ready.
 
     Attributes:
-        texts: record id -> texts, in the order of the file.
+        texts: record id -> texts, in the order of the file; also of records that are judged apart.
         facts: what the results say of them.
         notes: what the user should know.
     """
@@ -87,18 +87,18 @@ def read_probes(
         return None
     if not probes_needed(signals):
         raise unread("probes", "icp_sp[source=file]")
-    given, notes = _read(file, config, records, _PROBES)
+    texts, given, notes = _read(file, config, records, _PROBES)
     copies = _copies(given, records, response_of)
     if copies:
         notes.append(f"{copies} probes in {file} repeat the response of their record: not shown")
     facts = GivenProbes(
         path=file,
-        sha256=_content_hash(given),
+        sha256=_content_hash(texts),
         n_records=len(given),
         n_probes=sum(map(len, given.values())),
         n_copies=copies,
     )
-    return Given(given, facts, tuple(notes))
+    return Given(texts, facts, tuple(notes))
 
 
 def read_paraphrases(
@@ -115,7 +115,7 @@ def read_paraphrases(
         return None
     if not paraphrases_needed(signals):
         raise unread("paraphrases", "g_drift_stability")
-    given, notes = _read(file, config, records, _PARAPHRASES)
+    texts, given, notes = _read(file, config, records, _PARAPHRASES)
     copies = _copies(given, records, last_prompt)
     if copies:
         notes.append(f"{copies} paraphrases in {file} repeat the prompt: they are left out")
@@ -132,18 +132,18 @@ def read_paraphrases(
         )
     facts = GivenParaphrases(
         path=file,
-        sha256=_content_hash(given),
+        sha256=_content_hash(texts),
         n_records=len(given),
         n_paraphrases=sum(map(len, given.values())),
         n_copies=copies,
     )
-    return Given(given, facts, tuple(notes))
+    return Given(texts, facts, tuple(notes))
 
 
 def _read(
     file: str, config: FinetuneAudit, records: Sequence[Record], column: _Column
-) -> tuple[dict[str, tuple[str, ...]], list[str]]:
-    """Texts of the judged records, and what the user should know.
+) -> tuple[dict[str, tuple[str, ...]], dict[str, tuple[str, ...]], list[str]]:
+    """Texts of all records in the file, those of the judged ones, and what the user should know.
 
     Raises:
         DataError: where the file cannot be read, or holds none of these records.
@@ -156,7 +156,8 @@ def _read(
             problem = f"has no id: {column.many} belong to a record"
             raise row.fault(problem, field=id_column, fix=column.example)
         found.setdefault(str(name), []).extend(_texts_of(row, column))
-    given = {record.id: tuple(found[record.id]) for record in records if found.get(record.id)}
+    texts = {id_: tuple(said) for id_, said in found.items() if said}
+    given = {record.id: texts[record.id] for record in records if record.id in texts}
     if not given:
         raise DataError(
             f"holds {column.many} of none of the audited records"
@@ -170,7 +171,7 @@ def _read(
     notes = []
     if len(given) < len(records):
         notes.append(f"{len(records) - len(given)} audited records have no {column.one} in {file}")
-    return given, notes
+    return texts, given, notes
 
 
 def _copies(

@@ -292,7 +292,7 @@ def plan_attacks(
     run: list[Attack] = []
     skipped: dict[str, str] = {}
     for name, (attack, named) in attacks.items():
-        why = _obstacle(config, attack, models)
+        why = obstacle_of(config, attack, models)
         if why is None and short and name in short:
             skipped[name] = short[name]  # it would have a reason for every record, and no score
         elif why is None:
@@ -370,12 +370,13 @@ def _by_labels(attack: Attack, access: Access) -> list[Attack]:
 def _able(config: FinetuneAudit, models: dict[str, Model]) -> str:
     """What to type where no attack is left: one that can be run, or the list of all."""
     for attack in map(create, everything()):
-        if not (is_blind(attack) or is_fusing(attack)) and not _obstacle(config, attack, models):
+        if not (is_blind(attack) or is_fusing(attack)) and not obstacle_of(config, attack, models):
             return f"--attacks {label(attack)}"
     return "unseen ls attacks --explain"
 
 
-def _obstacle(config: FinetuneAudit, attack: Attack, models: dict[str, Model]) -> str | None:
+def obstacle_of(config: FinetuneAudit, attack: Attack, models: dict[str, Model]) -> str | None:
+    """Why an attack cannot be run with these choices and models, or None where it can."""
     return obstacle(
         attack,
         models[TARGET].target.access,

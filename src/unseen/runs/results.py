@@ -341,6 +341,24 @@ class DriftStability(Part):
     note: str | None = Field(None, description="why there are no numbers")
 
 
+class LayerRow(Part):
+    """One layer of the model."""
+
+    layer: int = Field(description="0 is the embedding's output, the last one the final norm's")
+    auc: Number = Field(description="of a linear probe of its states, learnt from other records")
+    reference: Number | None = Field(None, description="the same on the reference")
+    control: Number | None = Field(None, description="the same on the control model")
+
+
+class LayerReport(Part):
+    """How well each layer's hidden states tell the sides apart (LUMIA, arXiv:2411.19876)."""
+
+    attack: str
+    tokens: str = Field(description="whose states are averaged: all, or those of the response")
+    rows: tuple[LayerRow, ...] = ()
+    note: str | None = Field(None, description="why there are no rows")
+
+
 class Epsilon(Part):
     """A lower bound on epsilon, or a number that is none."""
 
@@ -415,7 +433,7 @@ class GivenProbes(Part):
     """Responses that the user gives to probe with, without their text."""
 
     path: str
-    sha256: str = Field(description="of the probes of the audited records, not of the file's bytes")
+    sha256: str = Field(description="of the probes, not of the file's bytes")
     n_records: int = Field(description="audited records that have any")
     n_probes: int
     n_copies: int = Field(description="of them the record's own response: never shown")
@@ -425,9 +443,7 @@ class GivenParaphrases(Part):
     """Prompts of the records in other words, given by the user, without their text."""
 
     path: str
-    sha256: str = Field(
-        description="of the paraphrases of the audited records, not of the file's bytes"
-    )
+    sha256: str = Field(description="of the paraphrases, not of the file's bytes")
     n_records: int = Field(description="audited records that have any")
     n_paraphrases: int
     n_copies: int = Field(description="of them the record's own prompt: left out")
@@ -628,6 +644,9 @@ class Results(Part):
     prompt: PromptFacts | None = Field(None, description="null where no prompt was audited")
     settings: tuple[SettingResult, ...] = Field(
         (), description="further settings of the same prompt, each judged by itself"
+    )
+    layers: tuple[LayerReport, ...] = Field(
+        (), description="none where the attack activation_probe was not run"
     )
     epsilon: Epsilon | None = None
     slices: tuple[Slice, ...] = ()
