@@ -17,6 +17,7 @@ POOL = [Example(f"r{i}", f"What is thing {i}?", ("Entity", "Number")[i % 2]) for
 
 def test_the_folder_is_the_list() -> None:
     assert {
+        "dp_demonstrations",
         "instruction",
         "placement",
         "rewrite_filter",
@@ -29,6 +30,7 @@ def test_the_folder_is_the_list() -> None:
 @pytest.mark.parametrize(
     "spec",
     [
+        "dp_demonstrations[m=4,n=1,sigma=0.7]",
         "instruction",
         "instruction[text=Say nothing, ever + never.]",
         "placement[position=first]",

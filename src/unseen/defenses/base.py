@@ -62,6 +62,8 @@ class Guarantee:
         n_private: records that a demonstration is made from, at least.
         accountant: what added epsilon up.
         degenerate: whether the noise drowns what it is added to.
+        loss: what the privacy loss exceeds with chance delta alone, a little more than epsilon; None
+            where records are drawn.
     """
 
     epsilon: float
@@ -72,6 +74,7 @@ class Guarantee:
     n_private: int
     accountant: str
     degenerate: bool
+    loss: float | None = None
 
     @property
     def notes(self) -> tuple[str, ...]:

@@ -90,13 +90,19 @@ class Game:
             TooFewRecordsError: where a half of the pool does not hold enough different records.
             ConfigError: where all of them have one label.
         """
-        halves = self._halves(pool)
+        halves = self.halves(pool)
         labels = sorted({example.label for example in pool})
         return tuple(
             case for number in range(self.trials) for case in self._trial(number, halves, labels)
         )
 
-    def _halves(self, pool: Sequence[Example]) -> tuple[list[Example], list[Example]]:
+    def halves(self, pool: Sequence[Example]) -> tuple[list[Example], list[Example]]:
+        """The two halves that trials are drawn from, each in the order of the trials.
+
+        Raises:
+            TooFewRecordsError: where a half does not hold enough different records.
+            ConfigError: where all records have one label.
+        """
         different = _different(pool)
         needed = 2 * (self.shots + 1)
         if len(different) < needed:

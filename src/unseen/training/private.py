@@ -53,7 +53,9 @@ class Budget:
     def epsilon(self, steps: int | None = None) -> float:
         """Epsilon that is spent after so many steps, or after all: for one record added or removed."""
         steps = self.steps if steps is None else steps
-        return _epsilon(self.noise_multiplier, self.sample_rate, steps, self.delta, self.accountant)
+        return epsilon_of(
+            self.noise_multiplier, self.sample_rate, steps, self.delta, self.accountant
+        )
 
 
 def budget(recipe: Recipe, n_records: int) -> Budget:
@@ -90,7 +92,7 @@ def budget(recipe: Recipe, n_records: int) -> Budget:
     _check_countable(privacy, rate, steps, delta)
     if noise is None:
         assert privacy.epsilon is not None  # noqa: S101 (a recipe has one of the two)
-        noise = _noise(privacy.epsilon, rate, steps, delta, privacy.accountant)
+        noise = noise_of(privacy.epsilon, rate, steps, delta, privacy.accountant)
     return Budget(noise, privacy.max_grad_norm, rate, steps, delta, privacy.accountant)
 
 
@@ -270,7 +272,7 @@ def _check_countable(privacy: Privacy, rate: float, steps: int, delta: float) ->
         return
     least = _PRV_EPSILON[0]
     if privacy.accountant == "rdp":
-        least = _epsilon(_MOST_NOISE, rate, steps, delta, "rdp")
+        least = epsilon_of(_MOST_NOISE, rate, steps, delta, "rdp")
     if epsilon <= least:
         enough = float(f"{1.1 * least:.1g}")
         enough = enough if enough > least else 2 * enough
@@ -282,7 +284,15 @@ def _check_countable(privacy: Privacy, rate: float, steps: int, delta: float) ->
 
 
 @functools.cache
-def _noise(epsilon: float, rate: float, steps: int, delta: float, accountant: Accountant) -> float:
+def noise_of(
+    epsilon: float, rate: float, steps: int, delta: float, accountant: Accountant
+) -> float:
+    """The noise multiplier that spends an epsilon; arguments as those of `epsilon_of`.
+
+    Raises:
+        ConfigError: where no noise does.
+        MissingExtraError: opacus is not installed.
+    """
     utils = need("opacus.accountants.utils", "dp")
     with _accounting():
         found: float = utils.get_noise_multiplier(
@@ -296,7 +306,22 @@ def _noise(epsilon: float, rate: float, steps: int, delta: float, accountant: Ac
 
 
 @functools.cache
-def _epsilon(noise: float, rate: float, steps: int, delta: float, accountant: Accountant) -> float:
+def epsilon_of(
+    noise: float, rate: float, steps: int, delta: float, accountant: Accountant
+) -> float:
+    """Epsilon of Gaussian noise on what records are drawn for by themselves (Poisson sampling).
+
+    Args:
+        noise: standard deviation, in units of the most that one record changes.
+        rate: chance of a record to be drawn for a step.
+        steps: how many.
+        delta: the chance that epsilon does not hold.
+        accountant: what adds up.
+
+    Raises:
+        ConfigError: where the accountant cannot tell.
+        MissingExtraError: opacus is not installed.
+    """
     if steps == 0:
         return 0.0
     counted = need("opacus.accountants", "dp").create_accountant(mechanism=accountant)
