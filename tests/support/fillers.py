@@ -40,12 +40,19 @@ class ListFiller:
         pass
 
     def swaps(
-        self, text: str, *, top_k: int, dropout: float, rng: np.random.Generator
+        self,
+        text: str,
+        *,
+        top_k: int,
+        dropout: float,
+        rng: np.random.Generator,
+        until: int | None = None,
     ) -> list[Swap]:
         self.n_asked += 1
+        spans = [span for span in word_spans(text) if until is None or span[1] <= until]
         found = [
             Swap(Edit(*span, cased_like(word, text[slice(*span)])), 1 / (1 + rank + i / 100))
-            for i, span in enumerate(self._known(text, word_spans(text)))
+            for i, span in enumerate(self._known(text, spans))
             for rank, word in enumerate(self.words[:top_k])
         ]
         return sorted(found, key=lambda swap: -swap.score)

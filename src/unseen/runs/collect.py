@@ -240,12 +240,13 @@ def prompts_of(
 ) -> dict[str, list[Prompt]]:
     """What `collect` would let each role write in the first round, repetitions included."""
     wanted = _with_comparisons(signals, models)
+    neighbourhood = Neighbourhood(shown.fillers)
     return {
         role: [
             prompt
             for _, _, prompts in _first_prompts(
                 _jobs(role, wanted, _answered(records), shown),
-                _materials(role, model, models, shown),
+                _materials(role, model, models, shown, neighbourhood),
             )
             if not isinstance(prompts, UnscorableError)
             for prompt in prompts

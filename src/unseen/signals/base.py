@@ -501,12 +501,25 @@ def asked_of(signal: Signal, role: str) -> Signal:
     return dataclasses.replace(signal, of=role)  # type: ignore[type-var]
 
 
+def attacked(signal: Signal) -> str:
+    """The role of the model that a measurement shows something of.
+
+    It is the model asked, but where another model is asked about what it has written: such a signal
+    names the model that writes by its field `writer`.
+    """
+    return str(getattr(signal, "writer", signal.of))
+
+
 def as_control(signal: Signal, role: str = REFERENCE) -> Signal:
     """What stands for the measurement where the model in `role` is attacked instead of the target.
 
     What shadows say does not depend on whom they are compared with, nor does what the reference says.
     """
-    return asked_of(signal, role) if signal.of == TARGET else signal
+    if attacked(signal) != TARGET:
+        return signal
+    if signal.of != TARGET:
+        return dataclasses.replace(signal, writer=role)  # type: ignore[type-var]
+    return asked_of(signal, role)
 
 
 def access_needed(signal: Signal) -> Access | None:
@@ -651,11 +664,20 @@ class Observations:
         beside = {SHADOW, SURROGATE, REFERENCE} - {role}
 
         def moved(by_signal: Mapping[Signal, Mapping[str, Any]]) -> dict[Signal, Mapping[str, Any]]:
-            kept = {signal: values for signal, values in by_signal.items() if signal.of in beside}
+            kept = {
+                signal: values for signal, values in by_signal.items() if attacked(signal) in beside
+            }
             return kept | {
-                asked_of(signal, TARGET): values
+                _as_target(signal): values
                 for signal, values in by_signal.items()
-                if signal.of == role
+                if attacked(signal) == role
             }
 
         return Observations(self.ids, moved(self.values), moved(self.missing))
+
+
+def _as_target(signal: Signal) -> Signal:
+    """The measurement, as one of the target."""
+    if attacked(signal) != signal.of:
+        return dataclasses.replace(signal, writer=TARGET)  # type: ignore[type-var]
+    return asked_of(signal, TARGET)

@@ -11,6 +11,7 @@ import dataclasses
 import hashlib
 import json
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Protocol
@@ -20,13 +21,15 @@ import numpy as np
 from unseen.errors import UnscorableError
 from unseen.signals.base import TARGET, Ask, Encoder, Materials, one_request
 from unseen.signals.masks import generator
-from unseen.targets.fillers import EMBEDDINGS, UNKNOWN, Edit, Filler, edited
+from unseen.targets.fillers import EMBEDDINGS, UNKNOWN, Edit, Filler, Swap, edited
 from unseen.targets.words import Span, word_spans
 from unseen.types import FloatArray, IntArray, Record, TokenStats, Turn
 
 # Part of every key: raise it when the same choices would make other neighbours.
 _VERSION = 1
 _SPARE = 4  # times as many swaps are kept as are wanted: some may lie where the text is cut off
+_FEWEST = 2  # words of a beginning
+_SPACED = re.compile(r"\S+")
 
 Neighbour = tuple[Edit, ...]
 
@@ -73,7 +76,7 @@ class Neighbourhood:
         self._notes = notes
         self._made: dict[bytes, list[tuple[float, Neighbour]]] = {}
 
-    def of(self, text: str, making: Swapping | Refilling) -> list[tuple[float, Neighbour]]:
+    def of(self, text: str, making: Making) -> list[tuple[float, Neighbour]]:
         """Neighbours of a text, and how well each fits, the best first.
 
         Raises:
@@ -143,6 +146,77 @@ class Swapping:
 
 
 @dataclass(frozen=True)
+class EarlySwapping:
+    """One word of the beginning replaced, and a neighbour drawn for it at random (NDA, section 4.2).
+
+    The whole text says which words fit, though only its beginning changes. Which word is replaced is
+    drawn anew for each neighbour, among those that are no stop words (where there are any left); it
+    takes the best other that no neighbour has taken.
+    """
+
+    filler: str
+    neighbours: int
+    top_k: int
+    dropout: float
+    prefix: float
+    seed: int
+
+    def made(self, text: str, filler: Filler) -> list[tuple[float, Neighbour]]:
+        """So many swaps, in the order of the draws."""
+        rng, end = generator(self.seed, 0, text), beginning(text, self.prefix)
+        try:
+            swaps = filler.swaps(text, top_k=self.top_k, dropout=self.dropout, rng=rng, until=end)
+        except UnscorableError:
+            return []
+        left: dict[Span, list[Swap]] = {}
+        for swap in swaps:
+            left.setdefault((swap.edit.start, swap.edit.stop), []).append(swap)
+        says = {span: _says(text[slice(*span)]) for span in left}
+        seen = {text}
+        made: list[tuple[float, Neighbour]] = []
+        while left and len(made) < self.neighbours:
+            spans = sorted(span for span in left if says[span]) or sorted(left)
+            span = spans[int(rng.integers(len(spans)))]
+            swap = left[span].pop(0)
+            if not left[span]:
+                del left[span]
+            new = edited(text, (swap.edit,))
+            if new not in seen:
+                seen.add(new)
+                made.append((swap.score, (swap.edit,)))
+        return made
+
+
+def _says(word: str) -> bool:
+    """Whether a word is more than a stop word (of English) or a number."""
+    from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
+
+    return word.isalpha() and word.casefold() not in ENGLISH_STOP_WORDS
+
+
+def beginning(text: str, share: float) -> int:
+    """Where the first share of the words of a text ends: at least two words, and never all.
+
+    Words are what spaces set apart; in a text with no more than two of these, letters of scripts
+    without spaces count as words.
+
+    >>> "What films featured Popeye Doyle?"[: beginning("What films featured Popeye Doyle?", 0.2)]
+    'What films'
+
+    Raises:
+        UnscorableError: where nothing is left after two words.
+    """
+    spans = [match.span() for match in _SPACED.finditer(text)]
+    if len(spans) <= _FEWEST:
+        spans = word_spans(text)
+    if len(spans) <= _FEWEST:
+        reason = f"too short to be continued: it has {_FEWEST} words or fewer"
+        raise UnscorableError(reason)
+    given = min(max(_FEWEST, int(share * len(spans))), len(spans) - 1)
+    return spans[given - 1][1]
+
+
+@dataclass(frozen=True)
 class Refilling:
     """A share of the words hidden in short stretches and written anew (Fu et al. 2024)."""
 
@@ -176,6 +250,10 @@ class Refilling:
             if len(made) == self.neighbours:
                 break
         return made
+
+
+Making = Swapping | EarlySwapping | Refilling
+"""How neighbours are made."""
 
 
 def stretches(

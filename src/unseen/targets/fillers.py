@@ -84,7 +84,13 @@ class Filler(Protocol):
         """
 
     def swaps(
-        self, text: str, *, top_k: int, dropout: float, rng: np.random.Generator
+        self,
+        text: str,
+        *,
+        top_k: int,
+        dropout: float,
+        rng: np.random.Generator,
+        until: int | None = None,
     ) -> list[Swap]:
         """For every word that it knows, the best others; the best of all first.
 
@@ -93,6 +99,7 @@ class Filler(Protocol):
             top_k: others for each word.
             dropout: share of the word's embedding that is hidden while the model guesses, in [0, 1).
             rng: draws that share.
+            until: only words that end here or before are swapped; all are read.
 
         Raises:
             UnscorableError: where it knows no word of the text.
@@ -244,13 +251,14 @@ class EmbeddingFiller:
         top_k: int,
         dropout: float,  # noqa: ARG002 (no model guesses)
         rng: np.random.Generator,  # noqa: ARG002
+        until: int | None = None,
     ) -> list[Swap]:
         """For every word that it knows, those most alike.
 
         score = cosine - rank: cosines of different words say little of each other (a plural is always
         near), so first comes the best other of every word, then the second, and so on.
         """
-        known = self._known(text, word_spans(text))
+        known = self._known(text, [span for span in word_spans(text) if _early(span, until)])
         near = self._nearest([at for _, at in known], top_k)
         found = [
             Swap(
@@ -379,7 +387,13 @@ class MaskedFiller:
             )
 
     def swaps(
-        self, text: str, *, top_k: int, dropout: float, rng: np.random.Generator
+        self,
+        text: str,
+        *,
+        top_k: int,
+        dropout: float,
+        rng: np.random.Generator,
+        until: int | None = None,
     ) -> list[Swap]:
         """Guesses for each word while a share of its embedding is hidden (Zhou et al. 2019).
 
@@ -389,6 +403,7 @@ class MaskedFiller:
         embedding is touched, the model adds positions itself.
         """
         windows, places = self._read(text)
+        places = [place for place in places if _early(place.span, until)]
         if not places:
             raise UnscorableError(UNKNOWN)
         torch = need("torch", "hf")
@@ -635,6 +650,7 @@ class T5Filler:
         top_k: int,  # noqa: ARG002
         dropout: float,  # noqa: ARG002
         rng: np.random.Generator,  # noqa: ARG002
+        until: int | None = None,  # noqa: ARG002
     ) -> list[Swap]:
         """T5 writes stretches; it does not say how well single words fit."""
         raise ModelError(f"the filler {self.name} writes stretches of text, not single words")
@@ -720,6 +736,10 @@ def _best_first(swaps: Sequence[Swap]) -> list[Swap]:
         best[swap.edit] = max(swap.score, best.get(swap.edit, -math.inf))
     ranked = sorted(best.items(), key=lambda one: (-one[1], one[0].start, one[0].put))
     return [Swap(edit, score) for edit, score in ranked]
+
+
+def _early(span: Span, until: int | None) -> bool:
+    return until is None or span[1] <= until
 
 
 def _within(span: Span, spans: Sequence[Span]) -> bool:

@@ -1,0 +1,154 @@
+"""Neighborhood Deviation: a member's own beginning is completed otherwise than its neighbours' are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import numpy as np
+
+from unseen.attacks.base import (
+    PROMPT,
+    Known,
+    check_choice,
+    check_finite,
+    score_each,
+    unscored,
+)
+from unseen.errors import UnscorableError
+from unseen.signals.base import Observations, Signal
+from unseen.signals.deviation import (
+    Compare,
+    Deviating,
+    DeviatingPerplexity,
+    Deviations,
+    Perplexities,
+    Rouge,
+)
+from unseen.signals.learned import KINDS, Kind, Learned, Training, learn
+from unseen.targets.access import Access
+from unseen.types import FloatArray, Scores
+
+Features = Literal["deltas", "all"]
+
+
+@dataclass(frozen=True)
+class NeighborDeviation:
+    """How much better a model completes the beginning of a record than neighbours of it.
+
+    score = f(d_similarity, d_BLEU, d_ROUGE-L[, d_PPL]), the log-odds of a classifier f, d_m = c_m -
+    mean over i = 1 .. N of c_m^i (equation 8): c_m holds what the model writes after the beginning
+    against the record, c_m^i what it writes after the i-th neighbour, whose beginning differs in one
+    word. f learns from known trials and never judges one that it has learned from. PPL, in
+    logarithms, is that of a model of the attacker's own (--surrogate), never the target's.
+
+    Attributes:
+        features: "deltas", as in the paper, or "all": c_m and the mean of c_m^i, each by itself. Where
+            a member's neighbours call it up too, their difference says little.
+        model: f: "net" (fully connected, 32 and 16 units), "svm" (Gaussian kernel) or "logistic".
+        perplexity: whether PPL counts.
+        compare: "suffix" compares with the rest of the record, so that the swapped word has no say by
+            itself; "full" whole texts, as equations 6 and 7 have it.
+        prefix: share of the record's words that is given, at least two words.
+        neighbours: N.
+        filler: the folder or hub name of a masked language model, such as google-bert/bert-base-uncased;
+            "embeddings", the word embeddings of the target; "embeddings:MODEL", those of another model;
+            "list:FILE", words and what may stand for them; "wordnet:FOLDER", synonyms of WordNet.
+        dropout: share of a word's embedding that the masked language model does not see.
+        encoder: of the similarity: "letters", "minilm", or a folder or name of a sentence encoder.
+        rouge: "recall" or "f1".
+        longest: the most tokens of a completion.
+        seed: another seed, other neighbours, and another net.
+    """
+
+    access: ClassVar[Access] = Access.TEXT
+    paper: ClassVar[str] = "Neighborhood Deviation Attack Against In-Context Learning, 2025"
+    scenario: ClassVar[str] = PROMPT
+    fitted: ClassVar[bool] = True
+    on_request: ClassVar[bool] = True
+    variants: ClassVar[tuple[str, ...]] = (
+        "neighbor_deviation[features=all]",
+        "neighbor_deviation[perplexity=True]",
+        "neighbor_deviation[features=all,perplexity=True]",
+    )
+
+    features: Features = "deltas"
+    model: Kind = "net"
+    perplexity: bool = False
+    compare: Compare = "suffix"
+    prefix: float = 0.2
+    neighbours: int = 5
+    filler: str = "embeddings"
+    dropout: float = 0.3
+    encoder: str = "minilm"
+    rouge: Rouge = "recall"
+    longest: int = 128
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        check_choice("features", self.features, ("deltas", "all"))
+        check_choice("model", self.model, KINDS)
+        self.signals()  # refuses what it cannot measure
+
+    def signals(self) -> tuple[Signal, ...]:
+        if not self.perplexity:
+            return (self._deviating,)
+        return (self._deviating, DeviatingPerplexity(written=self._deviating.texts))
+
+    def score(self, audited: Observations, known: Known | None = None) -> Scores:
+        try:
+            learned = self.learn(known)
+        except UnscorableError as error:
+            return unscored(audited.ids, error.problem)
+
+        def formula(id_: str) -> float:
+            return float(learned.score(self._row(audited, id_)[None]).item())
+
+        return score_each(audited, formula)
+
+    def learn(self, known: Known | None) -> Learned:
+        """What known records teach: a classifier of their features.
+
+        Raises:
+            UnscorableError: where nobody is known, or one side only.
+        """
+        if known is None:
+            reason = "no records of known membership to learn from"
+            raise UnscorableError(reason)
+        labels = dict(zip(known.observations.ids, known.member.tolist(), strict=True))
+        rows: dict[str, FloatArray] = {}
+        for id_ in sorted(labels):  # their order has no say
+            try:
+                rows[id_] = self._row(known.observations, id_)
+            except UnscorableError:
+                continue
+        member = np.array([labels[id_] for id_ in rows], dtype=bool)
+        if member.all() or not member.any():
+            reason = "the known records are all members or all non-members"
+            raise UnscorableError(reason)
+        return learn(np.array(list(rows.values())), member, self.model, Training(seed=self.seed))
+
+    def _row(self, seen: Observations, id_: str) -> FloatArray:
+        """The features of one record, shape (d,)."""
+        values: list[FloatArray] = []
+        for signal in self.signals():
+            found: Deviations | Perplexities = seen.get(signal, id_)
+            values += vars(found).values()
+        check_finite(*values)
+        own = np.array([value[0] for value in values])
+        others = np.array([value[1:].mean() for value in values])
+        return own - others if self.features == "deltas" else np.concatenate([own, others])
+
+    @property
+    def _deviating(self) -> Deviating:
+        return Deviating(
+            prefix=self.prefix,
+            neighbours=self.neighbours,
+            filler=self.filler,
+            dropout=self.dropout,
+            longest=self.longest,
+            compare=self.compare,
+            seed=self.seed,
+            encoder=self.encoder,
+            rouge=self.rouge,
+        )
