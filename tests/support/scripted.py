@@ -173,7 +173,7 @@ def played(
     empty: bool = False,
     **shown: Any,
 ) -> Played:
-    """Measures signals of all cases of a game."""
+    """Measures signals of all cases of a game; a surrogate that remembers nothing is there too."""
     if cases is None:
         cases = (game or Game(trials=20)).cases(pool(40) if examples is None else examples)
     encoder = RecordEncoder(target.tokenizer, Layout(), limit=target.max_length)
@@ -182,7 +182,7 @@ def played(
         seen, _ = collect(
             signals,
             [case.record for case in cases],
-            {"target": Model(target, encoder)},
+            {"target": Model(target, encoder), "surrogate": Model(FakeTarget(), encoder)},
             store=store,
             shown=Shown(behind={"target": behind}, **shown),
         )

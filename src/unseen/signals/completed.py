@@ -94,8 +94,8 @@ class Completed:
         if behind_of(materials).is_chat:
             written = self._aligned(begun, texts[0], n_lines)
         else:
-            written = [_lines(texts[0], n_lines)]
-        pairs = [(whole, _joined(begun, one)) for one in written]
+            written = [lines(texts[0], n_lines)]
+        pairs = [(whole, joined(begun, one)) for one in written]
         alike = likeness(self.encoder).of([*pairs, *((rest, one.strip()) for one in written)])
         full, apart = alike[: len(pairs)], alike[len(pairs) :]
         return Completion(float(full.max()), float(apart.max()))
@@ -115,19 +115,23 @@ class Completed:
 
     def _aligned(self, begun: str, reply: str, n_lines: int) -> list[str]:
         """Two readings of a message: after the words that it repeats, and without as many words."""
-        repeated = re.search(r"\s+".join(map(re.escape, begun.split())), reply, re.IGNORECASE)
-        after = reply if repeated is None else reply[repeated.end() :]
-        plain = _lines(reply.lstrip(), n_lines)
+        plain = lines(reply.lstrip(), n_lines)
         later = list(_WORD.finditer(plain))[self.words :]
         without = plain[later[0].start() :] if later else ""
-        return [_lines(after.lstrip(), n_lines), without]
+        return [lines(unrepeated(begun, reply), n_lines), without]
 
 
-def _joined(begun: str, written: str) -> str:
+def unrepeated(begun: str, reply: str) -> str:
+    """What a message says after the words that it was given, where it repeats them; else all of it."""
+    repeated = re.search(r"\s+".join(map(re.escape, begun.split())), reply, re.IGNORECASE)
+    return (reply if repeated is None else reply[repeated.end() :]).lstrip()
+
+
+def joined(begun: str, written: str) -> str:
     """First words and what follows them; some tokenizers lose the space in front of a text."""
     return f"{begun} {written}" if written[:1].isalnum() else begun + written
 
 
-def _lines(text: str, n: int) -> str:
+def lines(text: str, n: int) -> str:
     """The first n lines."""
     return "\n".join(text.split("\n")[:n])

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
@@ -18,6 +17,7 @@ import numpy as np
 from unseen.errors import UnscorableError
 from unseen.signals.answered import behind_of, label_of, text_of
 from unseen.signals.base import SURROGATE, TARGET, Ask, Materials, Signal, one_request
+from unseen.signals.completed import ASKS, joined, lines, unrepeated
 from unseen.signals.embedding import MINILM, check_encoder, likeness
 from unseen.signals.neighbours import EarlySwapping, beginning, check_neighbours
 from unseen.signals.text import words
@@ -29,8 +29,6 @@ COMPARE: tuple[Compare, ...] = ("suffix", "full")
 Rouge = Literal["recall", "f1"]
 ROUGE: tuple[Rouge, ...] = ("recall", "f1")
 
-ASKS = "Complete the following sentence: "
-"""Before the first words, where the model is talked to in messages."""
 SILENT = "the model writes nothing after the beginning"
 
 _SPARE = 16  # tokens more than the rest has: what goes on after it is no copy of it
@@ -160,15 +158,25 @@ class _Begun:
             UnscorableError: where nothing was written at all.
         """
         begun = self.beginnings(record, materials)
-        written = [_written(one, text, materials) for one, text in zip(begun, texts, strict=True)]
+        written = [
+            self._written(one, text, record, materials)
+            for one, text in zip(begun, texts, strict=True)
+        ]
         if not any(map(str.strip, written)):
             raise UnscorableError(SILENT)
         if self.compare == "suffix":
             return self.rest(record, materials), [text.strip() for text in written]
         behind = behind_of(materials)
         opened = begun if behind.is_chat else [behind.begun(one) for one in begun]
-        whole = [_joined(one, text).strip() for one, text in zip(opened, written, strict=True)]
+        whole = [joined(one, text).strip() for one, text in zip(opened, written, strict=True)]
         return self._whole(record, materials).strip(), whole
+
+    def _written(self, begun: str, answer: str, record: Record, materials: Materials) -> str:
+        """What an answer says after the beginning, up to where the next demonstration would begin."""
+        behind = behind_of(materials)
+        if not behind.is_chat:
+            return behind.until(answer)
+        return lines(unrepeated(begun, answer), 1 + self.rest(record, materials).count("\n"))
 
     def _opened(self, text: str, materials: Materials) -> str:
         """What of the whole is given."""
@@ -354,18 +362,3 @@ def _break(record: Record, materials: Materials) -> str:
     behind, text, label = behind_of(materials), text_of(record), label_of(record)
     shown, whole = behind.shown(text, label), behind.asked(text) + behind.answered(label)
     return shown[len(whole) :] if not behind.is_chat and shown.startswith(whole) else ""
-
-
-def _written(begun: str, answer: str, materials: Materials) -> str:
-    """What an answer says after the beginning, up to where the next demonstration would begin."""
-    behind = behind_of(materials)
-    if not behind.is_chat:
-        return behind.until(answer)
-    repeated = re.search(r"\s+".join(map(re.escape, begun.split())), answer, re.IGNORECASE)
-    after = answer if repeated is None else answer[repeated.end() :]
-    return after.lstrip().partition("\n")[0]
-
-
-def _joined(begun: str, written: str) -> str:
-    """A beginning and what follows it; some tokenizers lose the space in front of a text."""
-    return f"{begun} {written}" if written[:1].isalnum() else begun + written
