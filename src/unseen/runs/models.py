@@ -150,6 +150,17 @@ def opened(name: str, config: FinetuneAudit) -> Model:
     return Model(target, encoder)
 
 
+def opened_beside(name: str, config: AuditChoices) -> Model:
+    """A model of its own beside the target: loaded as those of other roles are, with its own template.
+
+    Raises:
+        ModelError: where it cannot be loaded.
+    """
+    with loading(name):
+        target = _load(name, config.model_copy(update=PLAIN))
+    return Model(target, RecordEncoder(target.tokenizer, Layout(), limit=target.max_length))
+
+
 def _capped(target: LogprobTarget, rung: Access) -> LogprobTarget:
     """The target on a rung; as it is, where that is its own."""
     return target if target.access == rung else LimitedTarget(target, rung)

@@ -15,7 +15,7 @@ from unseen.errors import AccessError, ConfigError, UsageError
 from unseen.runs.config import unread
 from unseen.runs.fused import obstacles, repeated, without
 from unseen.runs.plan import Plan, changed, choose_attacks, content_hash
-from unseen.signals.base import access_needed, key, known_needed
+from unseen.signals.base import TARGET, access_needed, key, known_needed
 from unseen.signals.embedding import LETTERS, is_at_hand
 
 if TYPE_CHECKING:
@@ -180,7 +180,9 @@ def _control(config: PromptAudit, run: Sequence[Attack]) -> tuple[tuple[Attack, 
     return able, None if able else "none of these attacks can be run behind an empty prompt"
 
 
-def plan_id(config: PromptAudit, settings: Iterable[Setting], model: Model, plan: Plan) -> str:
+def plan_id(
+    config: PromptAudit, settings: Iterable[Setting], models: Mapping[str, Model], plan: Plan
+) -> str:
     """A hash of everything that the results depend on."""
     about: dict[str, Any] = {
         "version": __version__,
@@ -194,8 +196,8 @@ def plan_id(config: PromptAudit, settings: Iterable[Setting], model: Model, plan
             ]
             for setting in settings
         ],
-        "models": {"target": model.target.fingerprint},
-        "encoder": getattr(model.encoder, "fingerprint", ""),
+        "models": {name: model.target.fingerprint for name, model in models.items()},
+        "encoder": getattr(models[TARGET].encoder, "fingerprint", ""),
         "attacks": [label(attack) for attack in plan.attacks],
         "signals": [key(signal) for signal in plan.signals],
     }

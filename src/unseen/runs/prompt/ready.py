@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +13,7 @@ from unseen.data.templates import Layout, RecordEncoder, no_chat_template
 from unseen.errors import ConfigError
 from unseen.prompts.templates import PromptTemplate, as_chat, find_template
 from unseen.runs.collect import Model
-from unseen.runs.models import open_target
+from unseen.runs.models import open_target, opened_beside
 from unseen.runs.plan import Plan
 from unseen.runs.prompt.demos import Demos, Given, labelled, labels_of, read_demos
 from unseen.runs.prompt.plan import Faults, check_inputs, chosen, plan_attacks, plan_id
@@ -46,6 +46,7 @@ class Ready:
         demos: where the records come from: a pool, or both sides of an observed prompt.
         lengths: setting -> case -> tokens of its prompt with the question, None where it does not fit.
         dropped: records of an observed prompt that occur on both sides.
+        helpers: models that defences need, by name; "" is the target itself.
     """
 
     config: PromptAudit
@@ -56,6 +57,7 @@ class Ready:
     demos: tuple[Demos, ...]
     lengths: Mapping[str, Mapping[str, int | None]]
     dropped: tuple[Dropped, ...] = ()
+    helpers: Mapping[str, Model] = field(default_factory=dict)
 
     @property
     def main(self) -> Setting:
@@ -72,7 +74,7 @@ class Ready:
         """The models of a setting, and the prompts that they stand behind."""
         models = self.models
         if setting.defense is not None:
-            target = setting.defense.target(self.model.target)
+            target = setting.defense.target(self.model.target, self.helpers)
             models = {role: replace(model, target=target) for role, model in models.items()}
         behind = setting.behind(self.model.encoder, control=REFERENCE in models)
         return models, Shown(behind=behind)
@@ -123,8 +125,20 @@ def ready(
     if not config.observed_prompt:
         _say_pairs(config, settings[0], say)
     load_encoders(plan.signals)
-    identity = plan_id(config, settings, model, plan)
-    return Ready(config, settings, model, plan, identity, pool, lengths, dropped)
+    helpers = _helpers(config, settings, model)
+    identity = plan_id(config, settings, {TARGET: model, **helpers}, plan)
+    return Ready(config, settings, model, plan, identity, pool, lengths, dropped, helpers)
+
+
+def _helpers(config: PromptAudit, settings: Sequence[Setting], model: Model) -> dict[str, Model]:
+    """Models that defences ask, by name."""
+    needed = {
+        name
+        for setting in settings
+        if setting.defense is not None
+        for name in setting.defense.helpers
+    }
+    return {name: model if not name else opened_beside(name, config) for name in sorted(needed)}
 
 
 def _read(config: PromptAudit, demos: Given | None) -> tuple[Demos, ...]:

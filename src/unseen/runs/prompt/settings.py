@@ -5,16 +5,19 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from unseen.data.duplicates import Dropped, drop_overlap
 from unseen.data.records import Records, Source
-from unseen.errors import UnknownNameError, UnscorableError
+from unseen.defenses import UNDEFENDED, create, label
+from unseen.defenses.base import Defense
+from unseen.errors import UnscorableError
 from unseen.prompts.behind import HiddenPrompts
 from unseen.prompts.templates import Example, PromptTemplate
 from unseen.prompts.trials import Case, Game, Position, membership
@@ -24,36 +27,10 @@ from unseen.types import Membership, Record
 if TYPE_CHECKING:
     from unseen.runs.prompt.config import PromptAudit
     from unseen.runs.prompt.demos import Demos
-    from unseen.targets.access import LogprobTarget
 
-UNDEFENDED = "none"
 FORMAT = "labelled"
 _ORDER = 3  # stream of the order of wrong labels
-
-
-class Defense(Protocol):
-    """What the owner of a prompt does against its adversary."""
-
-    @property
-    def name(self) -> str:
-        """What the user calls it."""
-
-    def prompts(
-        self, template: PromptTemplate, cases: tuple[Case, ...]
-    ) -> tuple[PromptTemplate, tuple[Case, ...]]:
-        """The prompts as the model then reads them; nobody else is asked about."""
-
-    def target(self, target: LogprobTarget) -> LogprobTarget:
-        """Who then answers."""
-
-
-def find_defense(name: str) -> Defense:
-    """A defence by its name.
-
-    Raises:
-        UnknownNameError: where there is none.
-    """
-    raise UnknownNameError("defence", name, (UNDEFENDED,))
+_LONGEST_NAME = 60
 
 
 @dataclass(frozen=True)
@@ -63,10 +40,10 @@ class Setting:
     Attributes:
         shots: demonstrations of a prompt; 0 where the prompt stands at the other end.
         position: where the record in question stands.
-        cases: who is asked about, behind which prompt.
-        template: how the prompt is written.
+        cases: who is asked about, behind which prompt, as a defence has it.
+        template: how the prompt is written, as a defence has it.
         sources: where members and non-members come from.
-        defense: None for the prompt as it is.
+        defense: None for the prompt as it is; a defence may change number and place too.
     """
 
     shots: int
@@ -78,13 +55,17 @@ class Setting:
 
     @property
     def defended(self) -> str:
-        """Name of the defence."""
-        return UNDEFENDED if self.defense is None else self.defense.name
+        """The defence, as a user types it."""
+        return label(self.defense)
 
     @property
     def name(self) -> str:
-        """As files and progress call it."""
-        return f"shots-{self.shots}_{self.position}_{self.defended}"
+        """As its file is called."""
+        defense = re.sub(r"[^\w+.-]+", "-", self.defended).strip("-")
+        if defense != self.defended or len(defense) > _LONGEST_NAME:
+            digest = hashlib.sha256(self.defended.encode()).hexdigest()[:6]
+            defense = f"{defense[:_LONGEST_NAME]}-{digest}"
+        return f"shots-{self.shots}_{self.position}_{defense}"
 
     @property
     def observed(self) -> bool:
@@ -109,13 +90,8 @@ class Setting:
 
     def behind(self, encoder: Encoder, *, control: bool) -> dict[str, HiddenPrompts]:
         """The prompts that the target stands behind, and the empty one of the control."""
-        template, cases = self.template, self.cases
-        if self.defense is not None:
-            template, cases = self.defense.prompts(template, cases)
-        made = {TARGET: HiddenPrompts.of(template, encoder, cases, observed=self.observed)}
-        if control:
-            made[REFERENCE] = HiddenPrompts.of(template, encoder, cases, empty=True)
-        return made
+        hidden = HiddenPrompts.of(self.template, encoder, self.cases, observed=self.observed)
+        return {TARGET: hidden} | ({REFERENCE: replace(hidden, empty=True)} if control else {})
 
     def lengths(self, encoder: Encoder) -> dict[str, int | None]:
         """Tokens of each prompt with its question; None where they do not fit into the context."""
@@ -136,19 +112,27 @@ def drawn(config: PromptAudit, template: PromptTemplate, demos: Demos) -> tuple[
         TooFewRecordsError: where the pool is too small for a number of shots.
         ConfigError: where a position is none, or all records have one label.
     """
-    defenses = [None if name == UNDEFENDED else find_defense(name) for name in config.defenses]
     found: dict[tuple[str, int, str], Setting] = {}
-    for defense in dict.fromkeys((None, *defenses)):
+    for defense in (None, *_defenses(config)):
         for shots, position in itertools.product(config.shots, config.position):
+            # Of one demonstration, every place is the same.
             place = config.position[0] if shots == 1 and not position.isdecimal() else position
             game = Game(
                 config.trials, shots, _position(place), paired=config.paired, seed=config.seed
             )
+            written = template
+            if defense is not None:
+                game, written = defense.game(game), defense.template(template)
             cases = game.cases(demos.examples)
-            name = UNDEFENDED if defense is None else defense.name
-            setting = Setting(shots, place, cases, template, _sources(cases, demos), defense)
-            found.setdefault((name, shots, place), setting)
+            setting = Setting(shots, place, cases, written, _sources(cases, demos), defense)
+            found.setdefault((setting.defended, shots, place), setting)
     return tuple(found.values())
+
+
+def _defenses(config: PromptAudit) -> list[Defense]:
+    """Each defence that is named, once; "none" is always there."""
+    named = (create(spec) for spec in config.defenses if spec != UNDEFENDED)
+    return list({label(defense): defense for defense in named}.values())
 
 
 def _position(name: str) -> Position | int:
