@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from unseen.report import language as say
+from unseen.report import prompt
 from unseen.report.sections import label_of, subject
-from unseen.report.summary import percent_rate
+from unseen.report.summary import number, percent_rate
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -179,6 +180,67 @@ def _shapes_figure(found: Sequence[DriftShape]) -> Figure:
     figure.subplots_adjust(
         left=0.15, right=0.97, bottom=0.25 if n_rows == 1 else 0.11, top=0.98, hspace=0.36, wspace=0.12
     )  # fmt: skip
+    return figure
+
+
+def settings(results: Results) -> Drawing | None:
+    """AUC by the number of demonstrations, and by place, of a prompt; None where each is one alone."""
+    panels = [
+        (name, series)
+        for name, series in (
+            ("demonstrations", prompt.by_shots(results)),
+            ("place of the record in question", prompt.by_place(results)),
+        )
+        if series
+    ]
+    if not panels:
+        return None
+    with _settings():
+        svg = _svg(_settings_figure(panels), "settings")
+    words = ". ".join(
+        f"AUC by {name}: "
+        + "; ".join(
+            f"{attack}: " + ", ".join(f"{at} {number(auc, 2)}" for at, auc in points.items())
+            for attack, points in series.items()
+        )
+        for name, series in panels
+    )
+    return Drawing(svg, f"{words}.")
+
+
+def _settings_figure(panels: Sequence[tuple[str, prompt.Series]]) -> Figure:
+    from matplotlib.figure import Figure as NewFigure
+
+    figure = NewFigure(figsize=(4.9 * len(panels) + 0.9, 4.9))
+    names = list(dict.fromkeys(attack for _, series in panels for attack in series))
+    drawn = figure.subplots(1, len(panels), squeeze=False, sharey=True).ravel().tolist()
+    for (axis, series), axes in zip(panels, drawn, strict=True):
+        points = list(dict.fromkeys(at for found in series.values() for at in found))
+        axes.axhline(0.5, color=_INK, linewidth=0.9, linestyle=(0, (4, 3)))
+        for place, attack in enumerate(names):
+            found = series.get(attack, {})
+            # Intervals stand side by side, so that none hides another.
+            moved = 0.5 * ((place + 0.5) / len(names) - 0.5)
+            colour, dashes = _STYLES[place % len(_STYLES)]
+            aucs = list(found.values())
+            axes.errorbar(
+                [points.index(at) + moved for at in found],
+                [auc.value for auc in aucs],
+                yerr=[
+                    [max(0.0, auc.value - auc.ci[0]) for auc in aucs],
+                    [max(0.0, auc.ci[1] - auc.value) for auc in aucs],
+                ],
+                color=colour, linestyle=dashes, marker=_MARKS[place % len(_MARKS)],
+                markersize=4.5, linewidth=1.2, elinewidth=1.0, capsize=2.5, label=_brief(attack),
+            )  # fmt: skip
+        axes.set_xticks(range(len(points)), points)
+        axes.set_xlabel(axis)
+        _plain(axes)
+    drawn[0].set_ylabel("AUC")
+    _legend(drawn[0])
+    figure.subplots_adjust(
+        left=0.14 / len(panels) + 0.01, right=0.965, bottom=0.315, top=0.985, wspace=0.08
+    )
     return figure
 
 

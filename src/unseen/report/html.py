@@ -107,7 +107,11 @@ def render(folder: RunFolder, results: Results, *, reveal: bool = False) -> str:
         )
     attack = parts.subject(results)
     column = None if attack is None else f"score.{attack.name}"
-    drawings = {"roc": figures.roc(results), "drift": figures.shapes(results)}
+    drawings = {
+        "roc": figures.roc(results),
+        "drift": figures.shapes(results),
+        "settings": figures.settings(results),
+    }
     records = None
     # Of invalid evidence a threshold, or an order, would be a finding.
     if attack is not None and column in table.column_names and not results.invalid:

@@ -147,6 +147,7 @@ KINDS = {
     "blind": "blind",
     "reference": "control",
     "control": "control model",
+    "empty": "empty prompt",
 }
 """What a row is called before its attack: what kind it is, and whom a control asks."""
 
@@ -154,6 +155,13 @@ KINDS = {
 def kind(row: AttackResult) -> str:
     """What kind of row it is, as tables call it."""
     return KINDS[row.kind if row.kind != "control" else row.model or "reference"]
+
+
+def feature(name: str, results: Results) -> str:
+    """What a feature of records is called."""
+    if name == "length" and results.prompt is not None:
+        return "tokens of the prompt"
+    return _FEATURES.get(name, name)
 
 
 @dataclass(frozen=True)
@@ -295,14 +303,14 @@ def top_of(results: Results, n_members: int | None = None) -> str | None:
     )
 
 
-def shared(feature: SharedFeature) -> tuple[str, str, str, str, str]:
+def shared(one: SharedFeature, results: Results) -> tuple[str, str, str, str, str]:
     """A row: what the most exposed members have more or less of."""
     return (
-        _FEATURES.get(feature.name, feature.name),
-        f"{feature.exposed:.3g}",
-        f"{feature.others:.3g}",
-        f"{feature.auc:.2f}",
-        p_value(feature.p_holm),
+        feature(one.name, results),
+        f"{one.exposed:.3g}",
+        f"{one.others:.3g}",
+        f"{one.auc:.2f}",
+        p_value(one.p_holm),
     )
 
 
@@ -515,7 +523,7 @@ def _restriction(access: str) -> Advice:
     )
 
 
-_CONTEXTS = {
+CONTEXTS = {
     "unknown": "The release context was not stated (--release-context). Who can ask the model, and "
     "for what, decides who the attacker can be.",
     "internal": "The model is used internally: the attacker is somebody who can already ask it.",
@@ -541,7 +549,7 @@ def for_privacy_officers(results: Results) -> tuple[str, ...]:
         lines.append(
             "Somebody who holds a record and can ask the model learns more than by chance whether "
             f"the record was in the training data: {percent(found.tpr.value)} of the training "
-            f"records are recognised ({_interval(found)}), and {percent(found.realised_fpr.value)} "
+            f"records are recognised ({interval_of(found)}), and {percent(found.realised_fpr.value)} "
             "of other records are wrongly taken for one. That somebody's record was in the data "
             "can itself be personal information."
         )
@@ -549,7 +557,7 @@ def for_privacy_officers(results: Results) -> tuple[str, ...]:
         lines.append(
             "With these attacks, somebody who holds a record cannot reliably tell whether it was in "
             f"the training data: {percent(found.tpr.value)} of the training records are flagged "
-            f"({_interval(found)}), and {percent(found.realised_fpr.value)} of other records. This "
+            f"({interval_of(found)}), and {percent(found.realised_fpr.value)} of other records. This "
             "does not show that no attack can."
         )
     if results.run.scenario == "canary":
@@ -558,7 +566,7 @@ def for_privacy_officers(results: Results) -> tuple[str, ...]:
             "that are easiest to recognise, and are nobody's personal data."
         )
     if model is not None:
-        lines.append(_CONTEXTS[model.release_context])
+        lines.append(CONTEXTS[model.release_context])
         if model.release_context == "open-weights" and model.access != "weights":
             lines.append(
                 f"Attackers of open weights can do more than was tested here ({model.access} access)."
@@ -566,7 +574,8 @@ def for_privacy_officers(results: Results) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def _interval(found: Headline) -> str:
+def interval_of(found: Headline) -> str:
+    """The interval of the finding in words."""
     low, high = (percent(end) for end in found.tpr.ci)
     return f"{100 * found.tpr.confidence:g} % interval {low} to {high}"
 

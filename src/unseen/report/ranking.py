@@ -30,9 +30,7 @@ def render(folder: RunFolder, results: Results, *, reveal: bool = False) -> str:
         )
     columns = folder.read_table("records.parquet").to_pydict()
     if reveal and "text" not in columns:
-        raise ConfigError(
-            "the run has not kept the records' text", fix="unseen audit finetune … --reveal"
-        )
+        raise ConfigError("the run has not kept the records' text", fix="unseen audit … --reveal")
     groups = [name for name in columns if name.startswith("slice.")]
     more = ["n_tokens"] if "n_tokens" in columns else []
     shown = [*more, *groups, *(["text"] if reveal else [])]

@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from unseen.report import language as say
+from unseen.report import prompt
 from unseen.report.summary import (
     APART_HEADER,
     apart,
     facts,
     footnotes,
     gains,
+    model_of,
     number,
     percent_rate,
     rate,
@@ -138,9 +140,11 @@ def sections(results: Results, about: Mapping[str, Any] | None = None) -> tuple[
     """
     about = about or {}
     gap, steps = results.optimization_gap, (*_drift(results), *_stability(results))
+    settings = _settings(results)
     return (
         Section("evidence", "Is the evidence valid?", _evidence(results)),
         Section("attacks", "How well do the attacks work?", _attacks(results)),
+        *((Section("settings", "In which setting does it leak?", settings),) if settings else ()),
         *(
             (Section("kinds", "Non-members of other kinds", _kinds(results)),)
             if results.apart
@@ -196,7 +200,10 @@ def _attacks(results: Results) -> tuple[Block, ...]:
     n = f" Every row is over {min(counts)[0]} members and {min(counts)[1]} non-members." if len(
         counts) == 1 else ""  # fmt: skip
     asked = f" {say.TABLE_WITH_CONTROL_MODEL}" * (results.control_model is not None)
-    blocks.append(Text(f"{say.TABLE_OF_ATTACKS}{asked} Intervals cover {_confidence(results)}.{n}"))
+    words = say if results.prompt is None else prompt
+    blocks.append(
+        Text(f"{words.TABLE_OF_ATTACKS}{asked} Intervals cover {_confidence(results)}.{n}")
+    )
     blocks += [Figure("roc"), Figure("histogram")]
     blocks.append(_table_of_attacks(results))
     notes = footnotes(results)
@@ -209,6 +216,27 @@ def _attacks(results: Results) -> tuple[Block, ...]:
     if made is not None:
         blocks.append(Audience("How the finding was made", (Text(made),)))
     return tuple(blocks)
+
+
+def _settings(results: Results) -> tuple[Block, ...]:
+    """The settings of a prompt beside each other; nothing where there is one alone."""
+    lines = prompt.lines(results)
+    if not lines:
+        return ()
+    defended = any(line[2] for line in lines)
+    header: tuple[str, ...] = prompt.SETTINGS_HEADER
+    kept: list[tuple[str, ...]] = lines
+    if not defended:
+        header = (*header[:2], *header[3:])
+        kept = [(*line[:2], *line[3:]) for line in lines]
+    blocks: list[Block] = [Text(say.WITHHELD, strong=True)] if results.invalid else []
+    grid = Grid(
+        header,
+        tuple(kept),
+        numeric=frozenset({0, *range(3 + defended, 7 + defended)}),
+        intervals=tuple(prompt.aucs(results)),
+    )
+    return (*blocks, Text(prompt.SETTINGS), Figure("settings"), grid)
 
 
 def _kinds(results: Results) -> tuple[Block, ...]:
@@ -231,7 +259,7 @@ def _kinds(results: Results) -> tuple[Block, ...]:
 def _table_of_attacks(results: Results) -> Grid:
     shown = rows(results)
     by_name: dict[tuple[str, str, str], Number | None] = {
-        (row.kind, row.name, (row.model or "reference") if row.kind == "control" else ""): row.auc
+        (row.kind, row.name, model_of(row, results)): row.auc
         for row in (*results.control, *results.attacks)
     }
     rates = shown_rates(results)
@@ -279,7 +307,7 @@ def _records(results: Results, about: Mapping[str, Any]) -> tuple[Block, ...]:
         )
         grid = Grid(
             say.SHARED_HEADER,
-            tuple(say.shared(feature) for feature in exposed.features),
+            tuple(say.shared(feature, results) for feature in exposed.features),
             numeric=frozenset(range(1, 5)),
         )
         blocks.append(Audience("What the most exposed members share", (Text(compared), grid)))
@@ -454,7 +482,7 @@ def _groups(results: Results) -> tuple[Block, ...]:
     if results.invalid:
         return (Text(say.GROUPS_WITHHELD),)
     if not results.slices:
-        return (Text(say.NO_GROUPS),)
+        return (Text((say if results.prompt is None else prompt).NO_GROUPS),)
     fprs = {at.fpr for part in results.slices for at in part.tpr_at_fpr}
     title = f"TPR @ {percent_rate(min(fprs))} FPR" if len(fprs) == 1 else "TPR"
     lines = [
@@ -489,12 +517,14 @@ def _meaning(results: Results, about: Mapping[str, Any]) -> tuple[Block, ...]:
     if results.epsilon is not None and not results.invalid:
         value, what = say.epsilon(results.epsilon)
         blocks.append(Text(f"{value} ({what})."))
-    lead, advice = say.for_engineers(results)
+    lead, advice = (say if results.prompt is None else prompt).for_engineers(results)
     engineer: list[Block] = [Text(lead)]
     if advice:
         engineer.append(Bullets(tuple((one.lead, f"{one.text} ({one.paper})") for one in advice)))
         engineer.append(Code(say.COMPARE, "shows the effect of a change on the same records"))
     researcher: list[Block] = [Text(line) for line in say.for_researchers(results, _config(about))]
+    if results.prompt is not None:
+        researcher.insert(0, Text(prompt.for_researchers(results.prompt)))
     entries = say.bibtex((*results.attacks, *results.control))
     if entries:
         researcher.append(Code(entries, "BibTeX of the attacks", folded=True))
@@ -507,7 +537,8 @@ def _meaning(results: Results, about: Mapping[str, Any]) -> tuple[Block, ...]:
 
 
 def _privacy(results: Results) -> tuple[Block, ...]:
-    blocks: list[Block] = [Text(line) for line in say.for_privacy_officers(results)]
+    words = say if results.prompt is None else prompt
+    blocks: list[Block] = [Text(line) for line in words.for_privacy_officers(results)]
     model = results.threat_model
     pairs: list[tuple[str, str]] = []
     if model is not None:
@@ -533,7 +564,7 @@ def _privacy(results: Results) -> tuple[Block, ...]:
 def _cost(results: Results, about: Mapping[str, Any]) -> tuple[Block, ...]:
     pairs: list[tuple[str, str]] = []
     for role, n in sorted(results.requests.items(), reverse=True):
-        pairs.append((f"requests to the {role}", f"{n:,} distinct"))
+        pairs.append((f"requests {_asked_of(role, results)}", f"{n:,} distinct"))
     for one in results.apart:
         pairs += [
             (
@@ -544,11 +575,13 @@ def _cost(results: Results, about: Mapping[str, Any]) -> tuple[Block, ...]:
         ]
     attempts = [one for one in about.get("attempts", ()) if isinstance(one, Mapping)]
     tokens = _summed(attempts, "tokens_read")
-    pairs += [(f"tokens read by the {role}", f"{n:,}") for role, n in tokens]
+    pairs += [(f"tokens of requests {_asked_of(role, results)}", f"{n:,}") for role, n in tokens]
     if attempts:
         pairs.append(("attempts", str(len(attempts))))
     data = results.data
-    if data is not None:
+    if results.prompt is not None:
+        pairs += prompt.cost(results.prompt)
+    elif data is not None:
         pairs.append(("scored tokens", f"{data.scored_tokens:,}"))
         pairs.append(("cut to fit the context", f"{data.truncated} judged records"))
         left = "; ".join(f"{n} {reason}" for reason, n in sorted(data.dropped.items()))
@@ -601,6 +634,13 @@ def _cost(results: Results, about: Mapping[str, Any]) -> tuple[Block, ...]:
     return tuple(blocks)
 
 
+def _asked_of(role: str, results: Results) -> str:
+    """To whom requests go."""
+    if results.prompt is None:
+        return f"to the {role}"
+    return "behind an empty prompt" if role == "reference" else "behind the prompt"
+
+
 def _audited(n: int, what: str = "") -> str:
     return f", {n:,} audited records{what}" if n else ""
 
@@ -634,7 +674,19 @@ def _provenance(results: Results, about: Mapping[str, Any]) -> tuple[Block, ...]
         for role, digest in sorted((about.get("fingerprints") or {}).items(), reverse=True)
     ]
     data = results.data
-    if data is not None:
+    if data is not None and results.prompt is not None:
+        pairs += [
+            ("template, sha256", data.template_sha256),
+            *(
+                (("records, sha256", results.prompt.pool_sha256),)
+                if results.prompt.pool_sha256
+                else ()
+            ),
+            ("members and their prompts, sha256", data.members.sha256),
+            ("non-members and their prompts, sha256", data.nonmembers.sha256),
+            ("who is in the prompt", data.split_origin),
+        ]
+    elif data is not None:
         pairs += [
             (f"{data.members.path}, sha256", data.members.sha256),
             (f"{data.nonmembers.path}, sha256", data.nonmembers.sha256),
@@ -662,8 +714,9 @@ def _again(results: Results, config: Mapping[str, Any]) -> list[Block]:
         Code(f"unseen report {shlex.quote(folder)}", "renders this report again"),
         Code(_yaml(config), "config.yaml", folded=True),
     ]
-    if results.run.scenario == "finetune":
-        again.insert(0, Code(f"unseen audit finetune --config {file}", "repeats the audit"))
+    if results.run.scenario in ("finetune", "prompt"):
+        command = f"unseen audit {results.run.scenario} --config {file}"
+        again.insert(0, Code(command, "repeats the audit"))
     return [Audience("Again", tuple(again))]
 
 

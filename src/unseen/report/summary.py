@@ -5,12 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from unseen.runs.rendered import in_a_line
-from unseen.runs.results import Apart, AttackResult, Number, Results, TprAtFpr
+from unseen.runs.results import Apart, AttackResult, Number, PromptFacts, Results, TprAtFpr
 
 INDICATIVE = "*"
 
-SEEN_AS_TARGET = {"reference": "reference", "control": "control model"}
-"""What a control asks, by the model of its row."""
+SEEN_AS_TARGET = {
+    "reference": "on the reference",
+    "control": "on the control model",
+    "empty": "behind an empty prompt",
+}
+"""Where a control asks, by the model of its row."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +44,9 @@ def facts(results: Results) -> list[tuple[str, str]]:
     if results.shadows:
         lines.append(("shadows", ", ".join(one.get("model", "") for one in results.shadows)))
     data = results.data
-    if data is not None:
+    if results.prompt is not None:
+        lines += _of_prompt(results, results.prompt)
+    elif data is not None:
         lines.append(
             (
                 "data",
@@ -67,6 +73,42 @@ def facts(results: Results) -> list[tuple[str, str]]:
     return lines
 
 
+def _of_prompt(results: Results, about: PromptFacts) -> list[tuple[str, str]]:
+    """The prompt and its records, as names and values for the head of a report."""
+    data = results.data
+    chat = " as messages" if about.chat else ""
+    if about.observed:
+        prompt = f"at the other end, asked by {about.template}{chat}"
+    else:
+        shots = f"{about.shots} demonstration{'s' * (about.shots != 1)}"
+        prompt = f"{about.template}{chat}, {shots}, the record in question {about.position}"
+    labels = "free text" if about.n_labels is None else f"{about.n_labels} labels"
+    found = [("prompt", f"{prompt}; answers: {labels}")]
+    if about.tokens is not None:
+        low, middle, high = about.tokens
+        found.append(("", f"{low:,} to {high:,} tokens with the question, median {middle:,}"))
+    if data is None:
+        return found
+    if about.observed:
+        sides = (
+            f"{data.members.n_judged} members ({data.members.path}) · {data.nonmembers.n_judged} "
+            f"non-members ({data.nonmembers.path})"
+        )
+        left_out = "; ".join(f"{n} {reason}" for reason, n in sorted(data.dropped.items()))
+        return [*found, ("data", sides), *((("", left_out),) if left_out else ())]
+    paired = ", one record both ways" if about.paired else ""
+    found.append(
+        (
+            "data",
+            f"{about.trials} trials by coin{paired}, of {about.n_pool:,} records ({data.members.path})",
+        )
+    )
+    if results.settings:
+        n = len(results.settings)
+        found.append(("", f"{n} further setting{'s' * (n != 1)} of the same trials"))
+    return found
+
+
 def shown_rates(results: Results) -> tuple[float, ...]:
     """False-positive rates that at least one attack resolves."""
     return tuple(
@@ -88,8 +130,11 @@ def rows(results: Results) -> list[Row]:
     chosen = set(results.headline.chosen) if results.headline else set()
     attacks = [attack for attack in results.attacks if attack.kind == "attack"]
     blind = [attack for attack in results.attacks if attack.kind == "blind"]
-    ordered = sorted(attacks, key=_by_auc) + blind + list(results.control)
-    made = [_row(attack, rates, chosen=attack.name in chosen) for attack in ordered]
+    ordered = sorted(attacks, key=by_auc) + blind + list(results.control)
+    made = [
+        _row(attack, rates, chosen=attack.name in chosen, model=model_of(attack, results))
+        for attack in ordered
+    ]
     if not results.control and results.control_note:
         made.append(Row("control", "control", chosen=False, n="", auc="–",
                         tprs=tuple("–" for _ in rates)))  # fmt: skip
@@ -103,7 +148,7 @@ def label(row: Row) -> str:
     if row.kind == "blind":
         return f"blind: {row.name}"
     if row.kind == "control" and row.name != "control":
-        return f"control: {row.name} on the {SEEN_AS_TARGET[row.model]}"
+        return f"control: {row.name} {SEEN_AS_TARGET[row.model]}"
     return row.name
 
 
@@ -176,7 +221,7 @@ def apart(one: Apart) -> list[tuple[str, ...]]:
     """A set of non-members of another kind as rows of `APART_HEADER`: attacks by AUC, then baselines."""
     on = {(row.name, row.model): row for row in one.control}
     shifts = {shift.attack: shift.difference for shift in one.shifts}
-    attacks = sorted((row for row in one.attacks if row.kind == "attack"), key=_by_auc)
+    attacks = sorted((row for row in one.attacks if row.kind == "attack"), key=by_auc)
     blind = [row for row in one.attacks if row.kind == "blind"]
     return [
         (
@@ -257,7 +302,14 @@ def mends(results: Results) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def _row(attack: AttackResult, rates: tuple[float, ...], *, chosen: bool) -> Row:
+def model_of(row: AttackResult, results: Results) -> str:
+    """Whom a control asks; empty for other rows."""
+    if row.kind != "control":
+        return ""
+    return "empty" if results.prompt is not None else row.model or "reference"
+
+
+def _row(attack: AttackResult, rates: tuple[float, ...], *, chosen: bool, model: str) -> Row:
     by_rate = {at.fpr: at for at in attack.tpr_at_fpr}
     return Row(
         name=attack.name,
@@ -266,7 +318,7 @@ def _row(attack: AttackResult, rates: tuple[float, ...], *, chosen: bool) -> Row
         n=f"{attack.n[0]} + {attack.n[1]}",
         auc="–" if attack.auc is None else number(attack.auc),
         tprs=tuple(_tpr(by_rate.get(fpr)) for fpr in rates),
-        model=(attack.model or "reference") if attack.kind == "control" else "",
+        model=model,
     )
 
 
@@ -277,7 +329,8 @@ def _tpr(at: TprAtFpr | None) -> str:
     return rate(at.tpr) + mark
 
 
-def _by_auc(attack: AttackResult) -> float:
+def by_auc(attack: AttackResult) -> float:
+    """Sorts attacks: the best first, and last those that are not judged."""
     return 1.0 if attack.auc is None else -attack.auc.value
 
 

@@ -9,6 +9,7 @@ from rich.text import Text
 
 from unseen.errors import short, visible
 from unseen.report import language as say
+from unseen.report import prompt
 from unseen.report.summary import (
     APART_HEADER,
     apart,
@@ -46,7 +47,10 @@ def show(results: Results, console: Console) -> None:
         console.print(_apart(one))
         if one.separates:
             console.print(Text(f"  {visible(say.separates(one.separates))}", style="bold"))
-    if results.apart:
+    if results.apart or results.settings:
+        console.print()
+    if results.settings:
+        console.print(_settings(results))
         console.print()
     for pair, difference, means in gains(results):
         console.print(Text(f"  {visible(f'{pair} {difference}: {means}')}"))
@@ -63,6 +67,24 @@ def show(results: Results, console: Console) -> None:
         console.print(Text.assemble(("EVIDENCE", "bold"), f" {visible(evidence(results))}"))
     for mend in mends(results):
         console.print(Text.assemble(("fix", "bold"), f"      {visible(mend)}"))
+
+
+def _settings(results: Results) -> Table:
+    title = Text("the same trials in other settings")
+    table = Table(box=None, pad_edge=False, title=title, title_justify="left")
+    lines = prompt.lines(results)
+    kept = [
+        at
+        for at, name in enumerate(prompt.SETTINGS_HEADER)
+        if name != "defence" or any(line[at] for line in lines)
+    ]
+    words = ("demonstrations", "place", "defence", "attack")
+    for at in kept:
+        name = prompt.SETTINGS_HEADER[at]
+        table.add_column(name, overflow="fold", justify="left" if name in words else "right")
+    for line in lines:
+        table.add_row(*(Text(short(visible(line[at]), 80)) for at in kept))
+    return table
 
 
 def _apart(one: Apart) -> Table:
