@@ -583,7 +583,7 @@ def interval_of(found: Headline) -> str:
 def for_researchers(results: Results, config: dict[str, object]) -> tuple[str, ...]:
     """The protocol, in full sentences."""
     lines = []
-    if results.data is not None:
+    if results.data is not None and results.prompt is None:
         members, nonmembers = results.data.members, results.data.nonmembers
         aside = results.data.set_aside
         lines.append(
@@ -651,6 +651,7 @@ _PAPER_TITLES = {
     "Calibration Method",
     "2502.18943": "Towards Label-Only Membership Inference Attack against Pre-trained Large "
     "Language Models",
+    "2409.01380": "Membership Inference Attacks Against In-Context Learning",
     "2512.16292": "In-Context Probing for Membership Inference in Fine-Tuned Language Models",
 }
 

@@ -109,6 +109,21 @@ def lines(results: Results) -> list[tuple[str, ...]]:
     ]
 
 
+def beside(results: Results, most: int) -> list[tuple[str, ...]]:
+    """A row a setting, and a column for each of the best attacks in the main one; the header first."""
+    everything = cells(results)
+    names = list(dict.fromkeys(cell.row.name for cell in everything))[:most]
+    rows: dict[str, dict[str, str]] = {}
+    for cell in everything:
+        defense = "" if cell.defense == "none" else f", {cell.defense}"
+        setting = f"{cell.shots} demonstration{'s' * (cell.shots != 1)}, {cell.place}{defense}"
+        rows.setdefault(setting, {})[cell.row.name] = _number(cell.row.auc)
+    return [
+        ("setting", *names),
+        *((setting, *(found.get(name, "–") for name in names)) for setting, found in rows.items()),
+    ]
+
+
 def aucs(results: Results) -> list[Number | None]:
     """The AUC of each of `lines`."""
     everything = cells(results)
@@ -249,14 +264,15 @@ def for_researchers(about: PromptFacts) -> str:
             "The prompt stood at the other end, and its owner says who is in it: nothing was drawn, and no "
             "control was measured."
         )
+    shots = f"a prompt of {about.shots} demonstration{'s' * (about.shots != 1)} each"
     drawn = (
-        f"{about.trials} trials, {about.shots} demonstrations each, from {about.n_pool} labelled records in "
+        f"{about.trials} trials, {shots}, from {about.n_pool} labelled records in "
         "two disjoint halves: trial i asks about the i-th record of either half, and a fair coin says which "
         "of them is in the prompt. "
     )
     if about.paired:
         drawn = (
-            f"{about.trials} trials, {about.shots} demonstrations each, from {about.n_pool} labelled "
+            f"{about.trials} trials, {shots}, from {about.n_pool} labelled "
             "records: each asks about one record behind a prompt that holds it, and behind the same prompt "
             "with another record in its place. "
         )

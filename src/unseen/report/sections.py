@@ -564,7 +564,9 @@ def _privacy(results: Results) -> tuple[Block, ...]:
 def _cost(results: Results, about: Mapping[str, Any]) -> tuple[Block, ...]:
     pairs: list[tuple[str, str]] = []
     for role, n in sorted(results.requests.items(), reverse=True):
-        pairs.append((f"requests {_asked_of(role, results)}", f"{n:,} distinct"))
+        where = _place(role, results)
+        to = f"to the {where}" if results.prompt is None else where
+        pairs.append((f"requests {to}", f"{n:,} distinct"))
     for one in results.apart:
         pairs += [
             (
@@ -575,7 +577,8 @@ def _cost(results: Results, about: Mapping[str, Any]) -> tuple[Block, ...]:
         ]
     attempts = [one for one in about.get("attempts", ()) if isinstance(one, Mapping)]
     tokens = _summed(attempts, "tokens_read")
-    pairs += [(f"tokens of requests {_asked_of(role, results)}", f"{n:,}") for role, n in tokens]
+    read = "read by the {}" if results.prompt is None else "read and written {}"
+    pairs += [(f"tokens {read.format(_place(role, results))}", f"{n:,}") for role, n in tokens]
     if attempts:
         pairs.append(("attempts", str(len(attempts))))
     data = results.data
@@ -634,10 +637,10 @@ def _cost(results: Results, about: Mapping[str, Any]) -> tuple[Block, ...]:
     return tuple(blocks)
 
 
-def _asked_of(role: str, results: Results) -> str:
-    """To whom requests go."""
+def _place(role: str, results: Results) -> str:
+    """The role of a model, or, where there is but one, what it stands behind."""
     if results.prompt is None:
-        return f"to the {role}"
+        return role
     return "behind an empty prompt" if role == "reference" else "behind the prompt"
 
 

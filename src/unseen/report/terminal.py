@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 
     from unseen.runs.results import Apart, Results
 
+_ATTACKS_BESIDE = 3
+"""Attacks whose settings are shown: more do not fit beside each other."""
+
 _STYLES = {"attack": "", "blind": "dim", "control": "dim", "chance": "dim"}
 
 
@@ -70,20 +73,15 @@ def show(results: Results, console: Console) -> None:
 
 
 def _settings(results: Results) -> Table:
-    title = Text("the same trials in other settings")
+    """Settings one below the other, and the best attacks beside each other; the report has them all."""
+    title = Text("AUC of the best attacks, of the same trials in other settings")
     table = Table(box=None, pad_edge=False, title=title, title_justify="left")
-    lines = prompt.lines(results)
-    kept = [
-        at
-        for at, name in enumerate(prompt.SETTINGS_HEADER)
-        if name != "defence" or any(line[at] for line in lines)
-    ]
-    words = ("demonstrations", "place", "defence", "attack")
-    for at in kept:
-        name = prompt.SETTINGS_HEADER[at]
-        table.add_column(name, overflow="fold", justify="left" if name in words else "right")
+    header, *lines = prompt.beside(results, _ATTACKS_BESIDE)
+    for at, name in enumerate(header):
+        heading = Text(visible(name))
+        table.add_column(heading, overflow="fold", justify="left" if at < 1 else "right")
     for line in lines:
-        table.add_row(*(Text(short(visible(line[at]), 80)) for at in kept))
+        table.add_row(*(Text(short(visible(cell), 80)) for cell in line))
     return table
 
 

@@ -46,7 +46,7 @@ def checks(judge: Judge, verdicts: Verdicts, prompt: PromptFacts) -> tuple[Check
         ),
         sign(judge, verdicts, attacks),
         coverage(attacks),
-        *_unparsed(prompt),
+        *_unparsed(prompt, () if verdicts.headline is None else verdicts.headline.chosen),
     )
 
 
@@ -113,22 +113,27 @@ def _fit(prompt: PromptFacts, n: tuple[int, int]) -> Check:
     )
 
 
-def _unparsed(prompt: PromptFacts) -> list[Check]:
-    """The row of answers that say none of what was asked for; none where no attack reads answers."""
+def _unparsed(prompt: PromptFacts, chosen: Sequence[str]) -> list[Check]:
+    """The row of answers that say none of what was asked for; none where no attack reads answers.
+
+    An attack that reads none of its answers says nothing, and harms nothing either, unless the finding
+    is of it, or no other reads more.
+    """
     if not prompt.unparsed:
         return []
+    shares = {name: prompt.unparsed[name] for name in chosen if name in prompt.unparsed}
+    relied = max(shares.values(), default=min(prompt.unparsed.values()))
+    many = relied > _MANY_UNPARSED
     worst = max(prompt.unparsed, key=lambda name: prompt.unparsed[name])
-    share = prompt.unparsed[worst]
-    many = share > _MANY_UNPARSED
     return [
         Check(
             id="unparsed",
             title="answers that can be read",
             status="warn" if many else "pass",
-            value=1 - share,
-            limit=f"at most {_MANY_UNPARSED:.0%} of the answers unreadable",
-            detail=f"{share:.0%} of the answers to {worst} are none of those asked for, and count as wrong"
-            + ("; a weak score may be the format's fault" if many else ""),
+            value=1 - relied,
+            limit=f"at most {_MANY_UNPARSED:.0%} of the answers unreadable, of an attack that is relied on",
+            detail=f"{prompt.unparsed[worst]:.0%} of the answers to {worst} are none of those asked for, and "
+            "count as wrong" + ("; a weak score may be the format's fault" if many else ""),
             fix="--chat for a model that talks, --synonyms LABEL=WORD for other words, or --mode choice"
             if many
             else None,
