@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from unseen.data.templates import Layout, RecordEncoder
 from unseen.errors import UnscorableError
-from unseen.targets.characters import MARKS, TextTokenizer, n_tokens, turns_of
+from unseen.targets.characters import MARKS, TextTokenizer, tokens_of, turns_of
 from unseen.targets.fake import FakeTokenizer
 from unseen.types import Record, Turn
 
@@ -68,6 +68,6 @@ def test_without_turns_there_is_no_template() -> None:
 
 
 def test_tokens_of_a_model_whose_own_are_not_known() -> None:
-    assert [n_tokens(TextTokenizer(), n) for n in (0, 1, 4, 5)] == [0, 1, 1, 2]
-    assert [n_tokens(FakeTokenizer(), n) for n in (0, 1, 4)] == [0, 1, 4]
-    assert n_tokens(None, 3) == 3
+    assert [tokens_of(TextTokenizer(), n) for n in (0, 1, 4, 5)] == [0, 1, 1, 2]
+    assert [tokens_of(FakeTokenizer(), n) for n in (0, 1, 4)] == [0, 1, 4]
+    assert tokens_of(None, 3) == 3

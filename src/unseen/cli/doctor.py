@@ -36,6 +36,11 @@ def doctor(
     attn_implementation: str | None = None,
     trust_remote_code: Annotated[bool, Parameter(negative=())] = False,
     access: Literal["auto", "text", "label", "logprob", "logit", "weights"] | None = None,
+    base_url: str | None = None,
+    api: Literal["chat", "completions"] | None = None,
+    api_key_env: str | None = None,
+    timeout: float | None = None,
+    max_retries: int | None = None,
     cache_dir: Path | None = None,
     offline: Annotated[bool, Parameter(negative=())] = False,
     json_: Annotated[bool, Parameter(name="--json", negative=())] = False,
@@ -45,8 +50,8 @@ def doctor(
     A model is loaded and asked about a few invented people, so that its numbers are checked too.
 
     Args:
-        model: model folder, hub name, PEFT adapter folder or GGUF file; without one, the machine
-            alone is looked at.
+        model: model folder, hub name, PEFT adapter folder, GGUF file, or openai/NAME (a model behind an
+            endpoint); without one, the machine alone is looked at.
         run_of: a run of unseen train, whose model, base and template are taken.
         reference: model to compare with; an adapter brings its own.
         control_model: model of the same format that was trained on other records.
@@ -60,6 +65,11 @@ def doctor(
         attn_implementation: as in transformers.
         trust_remote_code: run code that comes with the model.
         access: the most that attacks may use of the model.
+        base_url: where the endpoint of openai/NAME is, up to /v1.
+        api: what the endpoint is sent: chat or completions.
+        api_key_env: environment variable that holds the endpoint's key.
+        timeout: seconds after which an answer of the endpoint is given up.
+        max_retries: times that a request is sent again.
         cache_dir: where answers and converted models are kept.
         offline: never ask the hub.
         json_: print JSON instead of the list.
@@ -80,6 +90,11 @@ def doctor(
         "attn_implementation": attn_implementation,
         "trust_remote_code": trust_remote_code or None,
         "access": access,
+        "base_url": base_url,
+        "api": api,
+        "api_key_env": api_key_env,
+        "timeout": timeout,
+        "max_retries": max_retries,
         "cache_dir": cache_dir,
         "offline": offline or None,
     }

@@ -54,7 +54,7 @@ def lines(forecast: Forecast) -> list[tuple[str, str]]:
     made = [
         (
             "target",
-            ", ".join(filter(None, (about.get(k) for k in ("model", "dtype", "device"))))
+            ", ".join(filter(None, (about.get(k) for k in ("model", "dtype", "device", "url"))))
             + f" ({forecast.access})",
         )
     ]
@@ -92,6 +92,10 @@ def lines(forecast: Forecast) -> list[tuple[str, str]]:
         for role, asked in forecast.asked.items()
         if asked.looked is not None
     ]
+    if forecast.requests_to_send is not None:
+        most = forecast.max_requests
+        allowed = "" if most is None else f", of {most:,} allowed"
+        made.append(("endpoint", f"{forecast.requests_to_send:,} requests left to send{allowed}"))
     made.append(("time", _time(forecast)))
     if forecast.memory_bytes is not None:
         made.append(

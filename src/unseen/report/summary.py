@@ -35,7 +35,12 @@ def facts(results: Results) -> list[tuple[str, str]]:
     lines: list[tuple[str, str]] = []
     if results.target:
         about = results.target
-        parts = [about.get("model", ""), about.get("dtype", ""), about.get("device", "")]
+        parts = [
+            about.get("model", ""),
+            about.get("dtype", ""),
+            about.get("device", ""),
+            about.get("url", ""),
+        ]
         lines.append(("target", f"{about.get('provider', '')} · " + ", ".join(filter(None, parts))))
     if results.reference:
         lines.append(("reference", results.reference.get("model", "")))

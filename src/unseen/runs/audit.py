@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,7 @@ from unseen.attacks.base import needs_shadows
 from unseen.data.records import Records
 from unseen.data.templates import RecordEncoder, check_layout
 from unseen.runs.apart import ApartSet, Repeated, facts_of, file_of, judged_apart
-from unseen.runs.collect import Cost, Model, Progress, Shadow, collect
+from unseen.runs.collect import Cost, Model, Progress, Shadow, collect, prompts_of
 from unseen.runs.directed import check_width
 from unseen.runs.drifted import drifted, stability
 from unseen.runs.fillers import filler_facts, fillers_of_target, open_fillers, tried
@@ -26,6 +26,7 @@ from unseen.runs.header import begin, open_folder
 from unseen.runs.judge import Judge, Scored, Subjects
 from unseen.runs.layers import by_layer
 from unseen.runs.lent import SKETCH, Lent, borrow, check_apart, keep, lend, sketched
+from unseen.runs.metered import check_budget, counting, in_a_line
 from unseen.runs.models import (
     OTHER_FORMAT,
     OTHER_TOKENS,
@@ -76,6 +77,7 @@ if TYPE_CHECKING:
     from unseen.runs.config import AuditChoices, FinetuneAudit
     from unseen.targets.access import LogprobTarget
     from unseen.targets.fillers import Filler
+    from unseen.types import Prompt
 
 Note = Callable[[str], None]
 Report = Callable[[RunFolder, Results], None]
@@ -140,20 +142,27 @@ def audit(
     with folder.locked():
         about = _begin(folder, start)
         say(f"run folder {folder.path}")
-        preflight = checked_first(
-            config,
-            start.models,
-            start.prepared.judged,
-            folder,
-            about,
-            say,
-            shadows=start.shadows,
-            signals=start.plan.signals,
-        )
-        with Store(answers_file(config) if config.cache else None) as store:
+        with (
+            Store(answers_file(config) if config.cache else None) as store,
+            counting(start.models, folder, about),
+        ):
+            check_budget(start.models, _first_prompts(start), store)
+            preflight = checked_first(
+                config,
+                start.models,
+                start.prepared.judged,
+                folder,
+                about,
+                say,
+                shadows=start.shadows,
+                signals=start.plan.signals,
+            )
             measured = _measure(start, start.prepared.judged, store, progress)
             # After the others, whose batches are what they are without these.
             apart = [_measure(start, one.records, store, progress) for one in start.prepared.apart]
+        asked = in_a_line(start.models)
+        if asked is not None:
+            say(f"endpoint   {asked}")
         results = _finish(folder, start, about, preflight, measured, apart, started)
         if report is not None:
             report(folder, results)
@@ -346,6 +355,12 @@ def answers_file(config: AuditChoices) -> Path:
 
 
 Measured = tuple[Observations, Cost]
+
+
+def _first_prompts(start: Ready) -> Iterator[dict[str, list[Prompt]]]:
+    """What each role is to write first, a set of records after another."""
+    for records in (start.prepared.judged, *(one.records for one in start.prepared.apart)):
+        yield prompts_of(start.plan.signals, records.records, start.models, shown=start.shown)
 
 
 def _measure(start: Ready, records: Records, store: Store, progress: Progress | None) -> Measured:

@@ -181,13 +181,55 @@ def named_places(place: Any) -> Any:
     return place
 
 
-class AuditChoices(StatisticsChoices):
+class EndpointChoices(Choices):
+    """How a model behind an endpoint is asked: openai/NAME."""
+
+    base_url: str | None = Field(
+        None,
+        description="where the endpoint of openai/NAME is, up to /v1; default: OPENAI_BASE_URL, or else "
+        "OpenAI's own",
+    )
+    api: Literal["chat", "completions"] = Field(
+        "chat",
+        description="what the endpoint is sent: chat (messages), or completions (one text to go on with)",
+    )
+    api_key_env: str = Field(
+        "OPENAI_API_KEY", description="environment variable that holds the endpoint's key"
+    )
+    concurrency: int = Field(
+        8,
+        ge=1,
+        le=1024,
+        description="requests under way at once, at most; fewer where it complains",
+    )
+    timeout: float = Field(
+        60.0, gt=0, le=86_400, description="seconds after which an answer is given up"
+    )
+    max_retries: int = Field(
+        5,
+        ge=0,
+        le=100,
+        description="times that a request is sent again after a fault that may pass",
+    )
+    max_requests: int | None = Field(
+        None,
+        ge=1,
+        description="requests to endpoints, those that are sent again included: all attempts of a run "
+        "together; more than the plan needs is refused at once",
+    )
+
+
+ENDPOINT = tuple(EndpointChoices.model_fields)
+"""What is said of an endpoint, and of no other model."""
+
+
+class AuditChoices(EndpointChoices, StatisticsChoices):
     """What every audit has: a model, attacks, limits and a run folder."""
 
     model: str = Field(
         "",
-        description="model folder, hub name, PEFT adapter folder, GGUF file, or fake/FILE "
-        "(a fake model that memorised the records of FILE)",
+        description="model folder, hub name, PEFT adapter folder, GGUF file, openai/NAME (a model behind "
+        "an endpoint), or fake/FILE (a fake model that memorised the records of FILE)",
     )
     adapter: str | None = Field(None, description="PEFT adapter folder to put on the model")
     base_model: str | None = Field(

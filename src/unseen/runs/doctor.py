@@ -13,22 +13,27 @@ from typing import TYPE_CHECKING
 from pydantic import Field
 
 from unseen import __version__
+from unseen.attacks import create, everything, label
+from unseen.attacks.base import FINETUNE, PROMPT, Attack, is_fusing
 from unseen.data.synthetic import people
 from unseen.data.templates import RecordEncoder
 from unseen.errors import MissingExtraError, UnseenError
 from unseen.runs.models import OTHER_FORMAT, one_format, open_models
-from unseen.runs.plan import check_run_of, choose_attacks, obstacle
+from unseen.runs.plan import check_run_of, choose_attacks, obstacle, told
 from unseen.runs.preflight import preflight
 from unseen.runs.rendered import beginning_id
 from unseen.runs.results import Check, Part
 from unseen.runs.run_of import of_run
+from unseen.scoring.generation import EachAlone
 from unseen.signals.base import CONTROL, GENERATOR, REFERENCE, SURROGATE, TARGET
 from unseen.targets.access import Access, InsideTarget, is_adapted
+from unseen.targets.endpoint_tried import tried
 from unseen.targets.files import default_cache
 from unseen.targets.fillers import HasWordEmbeddings
+from unseen.targets.openai_compatible import OpenAITarget
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from unseen.runs.collect import Model
     from unseen.runs.config import FinetuneAudit
@@ -42,6 +47,8 @@ _PACKAGES = {
     "gguf": "hf",
     "datasets": "hf",
     "pandas": "pandas",
+    "openai": "api",
+    "stamina": "api",
     "opacus": "dp",
     "bitsandbytes": "qlora",
 }
@@ -106,6 +113,7 @@ def diagnose(
         say(f"loading {target.name if target is not None else config.model}")
         models = open_models(config, target)
         checks = _tried(models, config.seed, say)
+        rows = tuple(_of_model(config, models, say))
     except UnseenError as error:
         row = Row(name="model", ok=False, detail=error.problem, fix=error.fix)
         # An extra that is not installed is a state of the machine, not a fault of the model.
@@ -113,7 +121,7 @@ def diagnose(
         return Diagnosis(environment=environment, model=(row,), loaded=loaded)
     usable: list[str] = []
     unusable: dict[str, str] = {}
-    for name, (attack, _) in choose_attacks(("default",)).items():
+    for name, attack in _attacks(models[TARGET].target):
         why = obstacle(
             attack,
             models[TARGET].target.access,
@@ -128,6 +136,7 @@ def diagnose(
             directions=True,
             inside=isinstance(models[TARGET].target, InsideTarget),
             adapter=is_adapted(models[TARGET].target),
+            endpoint=isinstance(models[TARGET].target, EachAlone),
         )
         if why is None:
             usable.append(name)
@@ -135,12 +144,24 @@ def diagnose(
             unusable[name] = why
     return Diagnosis(
         environment=environment,
-        model=tuple(_of_model(config, models)),
+        model=rows,
         checks=checks,
         usable=tuple(usable),
         unusable=unusable,
         loaded=True,
     )
+
+
+def _attacks(target: LogprobTarget) -> list[tuple[str, Attack]]:
+    """The attacks of an ordinary audit; of what gives text alone, all that can do with it are told too."""
+    found = {name: attack for name, (attack, _) in choose_attacks(("default",)).items()}
+    if target.access is Access.TEXT:
+        for spec in (*everything(FINETUNE), *everything(PROMPT)):
+            attack = create(spec)
+            if attack.access is Access.TEXT and not is_fusing(attack):
+                attack = told(attack) if isinstance(target, EachAlone) else attack
+                found.setdefault(label(attack), attack)
+    return list(found.items())
 
 
 def _tried(models: dict[str, Model], seed: int, say: Callable[[str], None]) -> tuple[Check, ...]:
@@ -277,20 +298,33 @@ def _hub(config: FinetuneAudit) -> Row:
 # --- the model --------------------------------------------------------------------------------
 
 
-def _of_model(config: FinetuneAudit, models: dict[str, Model]) -> list[Row]:
+def _of_model(
+    config: FinetuneAudit, models: dict[str, Model], say: Callable[[str], None]
+) -> list[Row]:
     target = models[TARGET].target
     about = target.describe()
-    named = ("architecture", "dtype", "device", "adapter", "revision")
+    named = ("architecture", "dtype", "device", "url", "adapter", "revision", "system_fingerprint")
     facts = [f"{name} {about[name]}" for name in named if name in about]
-    return [
+    first = [
         Row(name="model", ok=True, detail=", ".join([target.name, *facts])),
         Row(name="access", ok=True, detail=target.access.word),
+    ]
+    if isinstance(target, OpenAITarget):
+        return [*first, *_of_endpoint(target, say), _reference(config, models)]
+    return [
+        *first,
         Row(name="context", ok=True, detail=f"{target.max_length:,} tokens"),
         _template(models[TARGET]),
         _beginning(models[TARGET]),
         _reference(config, models),
         *_control_model(models),
     ]
+
+
+def _of_endpoint(target: OpenAITarget, say: Callable[[str], None]) -> Iterator[Row]:
+    say("trying what the endpoint gives, in some ten short questions")
+    for one in tried(target):
+        yield Row(name=one.name, ok=one.ok, detail=one.detail)
 
 
 def _template(model: Model) -> Row:

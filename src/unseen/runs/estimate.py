@@ -18,16 +18,18 @@ from unseen.errors import OutOfMemoryError
 from unseen.metrics.roc import resolution
 from unseen.runs.audit import Note, Ready, answers_file, ready
 from unseen.runs.collect import Model, Progress, glances_of, prompts_of, questions
+from unseen.runs.metered import endpoint_of, left_to_send
 from unseen.runs.models import described
 from unseen.runs.rendered import rendered
 from unseen.runs.results import Part, RenderedPart, Resolution
 from unseen.scoring.engine import Engine
-from unseen.scoring.generation import Generation, Sheet
+from unseen.scoring.generation import EachAlone, Generation, Sheet
 from unseen.scoring.looking import Glance, Looking, Sight
 from unseen.scoring.planner import n_read, n_tokens
 from unseen.scoring.store import Store
 from unseen.signals.base import CONTROL, REFERENCE, SHADOW, TARGET
 from unseen.targets.access import InsideTarget
+from unseen.targets.characters import tokens_of
 from unseen.targets.looks import passes
 from unseen.types import Batch, Prompt, Request
 
@@ -126,6 +128,12 @@ class Forecast(Part):
     control_model_note: str | None = None
     skipped: dict[str, str] = Field(default_factory=dict)
     asked: dict[str, Asked] = Field(description="by the model's role")
+    requests_to_send: int | None = Field(
+        None,
+        description="requests to endpoints that are left, at least: more follow from answers, and after "
+        "faults; null where there is no endpoint",
+    )
+    max_requests: int | None = Field(None, description="of them allowed")
     memory_bytes: int | None = Field(None, description="at most in use so far; null: not known")
     memory_basis: str = ""
     fpr: tuple[Resolved, ...]
@@ -182,6 +190,8 @@ def estimate(
             prompts_of(plan.signals, records.records, models, shown=start.shown)
             for records in _sets(start)
         )
+        endpoint = endpoint_of(models)
+        to_send = None if endpoint is None else left_to_send(models, [prompts], store)
         glances = _joined(
             glances_of(plan.signals, records.records, models, shown=start.shown)
             for records in _sets(start)
@@ -220,6 +230,8 @@ def estimate(
         control_model_note=plan.control_model_note,
         skipped=plan.skipped,
         asked=asked,
+        requests_to_send=to_send,
+        max_requests=config.max_requests,
         memory_bytes=memory,
         memory_basis=basis,
         fpr=tuple(
@@ -276,6 +288,8 @@ def _asked(
     )
 
 
+_SENT = 2
+"""Prompts that are sent to an endpoint to be timed."""
 _STEPS = 8
 """Tokens of the texts that are written to be timed."""
 
@@ -289,7 +303,9 @@ def _texts(
     writing = Generation(model.target, store, batch_tokens=start.config.batch_tokens)
     distinct, todo = writing.remaining(prompts)
     time_ = None
-    if todo:
+    if todo and isinstance(model.target, EachAlone):
+        time_ = _time_to_send(model, model.target, todo, start.config.concurrency)
+    elif todo:
         sheet = todo[len(todo) // 2]
         try:
             one, some = (_seconds_to_write(model, sheet, n) for n in (1, _STEPS))
@@ -310,8 +326,36 @@ def _texts(
         prompts=len(prompts),
         distinct=len(distinct),
         cached=len(distinct) - sum(len(sheet.prompts) for sheet in todo),
-        tokens=sum(sheet.n_tokens for sheet in todo),
+        tokens=sum(_tokens(model, sheet) for sheet in todo),
         time=time_,
+    )
+
+
+def _tokens(model: Model, sheet: Sheet) -> int:
+    """Tokens of a sheet to read and, at most, to write; about as many, of a model whose own are not known."""
+    return sum(_read_of(model, row) + row.max_new_tokens for row in sheet.prompts)
+
+
+def _read_of(model: Model, row: Prompt) -> int:
+    return tokens_of(model.target.tokenizer, len(row.ids))
+
+
+def _time_to_send(model: Model, target: EachAlone, todo: Sequence[Sheet], at_once: int) -> Timing:
+    """From a few prompts that are sent one after another, each of them a request that may cost money."""
+    rows = [row for sheet in todo for row in sheet.prompts]
+    some = [rows[(2 * i + 1) * len(rows) // (2 * _SENT)] for i in range(min(_SENT, len(rows)))]
+    took: list[float] = []
+    for row in some:
+        started = time.perf_counter()
+        list(target.each([row]))
+        took.append(time.perf_counter() - started)
+    # As if as many as may be were under way all the time.
+    rounds = len(rows) / min(at_once, len(rows))
+    return Timing(
+        seconds=round(rounds * sum(took) / len(took), 1),
+        bounds=(round(rounds * min(took), 1), round(rounds * max(took), 1)),
+        batches=len(some),
+        tokens=sum(_read_of(model, row) for row in some),
     )
 
 

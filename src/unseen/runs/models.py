@@ -10,9 +10,12 @@ from typing import TYPE_CHECKING, Protocol, cast, runtime_checkable
 from unseen.data.templates import Layout, RecordEncoder
 from unseen.errors import ConfigError, ModelError, UnscorableError, flag, need
 from unseen.runs.collect import Model
+from unseen.runs.config import EndpointChoices
+from unseen.runs.metered import together
 from unseen.runs.trained import runs_named
 from unseen.signals.base import CONTROL, GENERATOR, REFERENCE, SURROGATE, TARGET
 from unseen.targets.access import Access, LogprobTarget
+from unseen.targets.characters import LONGEST, TextTokenizer, tokens_of
 from unseen.targets.fake import FakeTarget
 from unseen.targets.files import locate, no_base
 from unseen.targets.limited import LimitedTarget
@@ -25,7 +28,7 @@ if TYPE_CHECKING:
 PLAIN = {"adapter": None, "base_model": None, "revision": None, "tokenizer": None}
 """What is said of the target, and of no other model."""
 
-_FAKE = "fake/"
+_FAKE, _ENDPOINT = "fake/", "openai/"
 COPIES, _COPYING = "copies", 16.0
 _RUNGS = {access.word: access for access in Access}
 
@@ -81,6 +84,7 @@ def open_models(
         control = None if control is None else _capped(control, rung)
     roles = {TARGET: target} | ({} if reference is None else {REFERENCE: reference})
     roles |= {} if control is None else {CONTROL: control}
+    together((*roles.values(), *own.values()))
     surrogate, generator = own.get(SURROGATE), own.get(GENERATOR)
     roles |= {} if surrogate is None else {SURROGATE: surrogate}
     encoders: dict[tuple[int, int], RecordEncoder] = {}
@@ -171,6 +175,11 @@ def is_fake(name: str) -> bool:
     return name.startswith(_FAKE)
 
 
+def is_endpoint(name: str) -> bool:
+    """Whether the name is of a model behind an endpoint."""
+    return name.startswith(_ENDPOINT)
+
+
 def open_encoder(config: FinetuneAudit) -> RecordEncoder | None:
     """How records become token ids of `config.model`, without loading its weights.
 
@@ -187,6 +196,10 @@ def open_encoder(config: FinetuneAudit) -> RecordEncoder | None:
     if is_fake(name):
         fake = FakeTarget()
         return RecordEncoder(fake.tokenizer, layout_of(config), limit=fake.max_length)
+    if is_endpoint(name):
+        return RecordEncoder(
+            TextTokenizer(chat=config.api == "chat"), layout_of(config), limit=LONGEST
+        )
     from unseen.targets.loading import open_tokenizer
 
     source = locate(
@@ -210,6 +223,8 @@ def _alike(model: LogprobTarget) -> tuple[int, int]:
 def _load(name: str, config: AuditChoices) -> LogprobTarget:
     if is_fake(name):
         return _fake(name)
+    if is_endpoint(name):
+        return _endpoint(name, config)
     from unseen.targets.huggingface import HFTarget
 
     return HFTarget(
@@ -224,6 +239,17 @@ def _load(name: str, config: AuditChoices) -> LogprobTarget:
         trust_remote_code=config.trust_remote_code,
         cache_dir=config.cache_dir,
         batch_tokens=config.batch_tokens,
+    )
+
+
+def _endpoint(name: str, config: AuditChoices) -> LogprobTarget:
+    from unseen.targets.openai_compatible import OpenAITarget
+
+    model = name.removeprefix(_ENDPOINT)
+    if not model:
+        raise ConfigError("the endpoint's model has no name", fix="--model openai/NAME")
+    return OpenAITarget(
+        model, **{field: getattr(config, field) for field in EndpointChoices.model_fields}
     )
 
 
@@ -344,6 +370,6 @@ def measure_lengths(records: tuple[Record, ...], encoder: Encoder) -> tuple[dict
         except UnscorableError:
             lengths[record.id] = 0
             continue
-        lengths[record.id] = int(encoded.scored.sum())
+        lengths[record.id] = tokens_of(encoder.tokenizer, int(encoded.scored.sum()))
         truncated += encoded.truncated > 0
     return lengths, truncated

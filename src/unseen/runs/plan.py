@@ -27,11 +27,12 @@ from unseen.attacks.base import (
 )
 from unseen.data.templates import RecordEncoder
 from unseen.errors import AccessError, ConfigError, flag
-from unseen.runs.config import unread
+from unseen.runs.config import ENDPOINT, unread
 from unseen.runs.fused import obstacles, repeated, without
 from unseen.runs.judge import ANSWER_ONLY
 from unseen.runs.lent import lacking, refusal
-from unseen.runs.models import one_format
+from unseen.runs.models import is_endpoint, is_fake, one_format
+from unseen.scoring.generation import EachAlone
 from unseen.signals.base import (
     CONTROL,
     GENERATOR,
@@ -75,7 +76,7 @@ _NOT_OF_THE_PLAN = {
     "run_dir", "runs", "cache_dir", "cache", "offline", "batch_tokens", "threads", "reveal", "keep_tokens",
     "members", "nonmembers", "data", "reference_pool", "model", "adapter", "base_model", "reference",
     "shadow", "control_model", "nonmembers_apart", "corpus", "surrogate", "generator", "probes",
-    "paraphrases", "directions", "gate", "run_of", "fusion_from",
+    "paraphrases", "directions", "gate", "run_of", "fusion_from", *ENDPOINT,
 }  # fmt: skip
 
 _HELPERS = {
@@ -245,19 +246,24 @@ def _without_effect(
 ) -> dict[str, str]:
     """Options that the user has given and nothing would read, and why."""
     idle: dict[str, str] = {}
-    fake = config.model.startswith("fake/")
-    if target is not None or fake:
-        what = "a target object" if target is not None else "a fake model"
-        # A reference that has a name of its own is loaded as they say.
-        named = config.reference not in ("auto", "base", "none") and not (
-            config.reference.startswith("fake/")
+    fake, endpoint = is_fake(config.model), is_endpoint(config.model)
+    # A reference that has a name of its own is loaded as they say.
+    named = config.reference not in ("auto", "base", "none")
+    if target is not None or fake or endpoint:
+        what = (
+            "a target object" if target is not None else "a fake model" if fake else "an endpoint"
         )
-        options = _OF_A_MODEL if named else (*_OF_A_MODEL, *_OF_EVERY_MODEL)
+        local = named and not (is_fake(config.reference) or is_endpoint(config.reference))
+        options = _OF_A_MODEL if local else (*_OF_A_MODEL, *_OF_EVERY_MODEL)
         idle |= dict.fromkeys(changed(config, options), f"says nothing of {what}")
     elif config.revision is not None:
         base = config.base_model or config.model
         if _is_local(base) and not _is_local(f"{base}/adapter_config.json"):
             idle["--revision"] = f"is of a hub name, and {base} is a local model"
+    others = (config.reference, config.control_model, config.surrogate, config.generator)
+    if not endpoint and not any(name is not None and is_endpoint(name) for name in others):
+        why = "is of an endpoint, --model openai/NAME"
+        idle |= dict.fromkeys(changed(config, ENDPOINT), why)
     if records is not None:
         why = "says nothing of records that are given as an object"
         idle |= dict.fromkeys(changed(config, _OF_FILES), why)
@@ -369,7 +375,8 @@ def _by_labels(attack: Attack, access: Access) -> list[Attack]:
 
 def _able(config: FinetuneAudit, models: dict[str, Model]) -> str:
     """What to type where no attack is left: one that can be run, or the list of all."""
-    for attack in map(create, everything()):
+    known = list(map(create, everything()))
+    for attack in (*known, *(told(attack) for attack in known if _untold(attack))):
         if not (is_blind(attack) or is_fusing(attack)) and not obstacle_of(config, attack, models):
             return f"--attacks {label(attack)}"
     return "unseen ls attacks --explain"
@@ -391,6 +398,7 @@ def obstacle_of(config: FinetuneAudit, attack: Attack, models: dict[str, Model])
         directions=config.directions is not None,
         inside=isinstance(models[TARGET].target, InsideTarget),
         adapter=is_adapted(models[TARGET].target),
+        endpoint=isinstance(models[TARGET].target, EachAlone),
     )
 
 
@@ -409,6 +417,7 @@ def obstacle(
     directions: bool,
     inside: bool,
     adapter: bool,
+    endpoint: bool = False,
 ) -> str | None:
     """Why an attack cannot be run, or None where it can.
 
@@ -426,9 +435,14 @@ def obstacle(
         directions: whether the user gives directions.
         inside: whether the target shows its states and gradients.
         adapter: whether the target is an adapter on a base.
+        endpoint: whether the target is an endpoint, which cannot be told all of how text is drawn.
     """
     if attack.access > access:
         return f"it needs {attack.access.word} access, the target gives {access.word}"
+    untold = _untold(attack) if endpoint else None
+    if untold is not None:
+        spec = label(told(attack))
+        return f"it says how text is drawn, and an endpoint takes no {untold}: --attacks '{spec}'"
     if not inside and any(isinstance(signal, InsideSignal) for signal in attack.signals()):
         return "it looks at states and gradients, which this target does not show"
     if not adapter and needs_adapter(attack.signals()):
@@ -455,6 +469,24 @@ def obstacle(
             f"--attacks '{name_of(attack)}[filler=MODEL]'"
         )
     return None
+
+
+_UNTOLD = ("top_k", "fewest")
+
+
+def _untold(attack: Attack) -> str | None:
+    """What an attack says of how text is drawn, and endpoints do not take, or None."""
+    writing = [s for s in attack.signals() if isinstance(s, ContinuationSignal) and s.of == TARGET]
+    return next((name for name in _UNTOLD for s in writing if getattr(s, name, 0)), None)
+
+
+def told(attack: Attack) -> Attack:
+    """The attack without what an endpoint does not take."""
+    if _untold(attack) is None:
+        return attack
+    fields = {field.name for field in dataclasses.fields(cast("Any", attack))}
+    plain = {name: 0 for name in _UNTOLD if name in fields}
+    return cast("Attack", dataclasses.replace(cast("Any", attack), **plain))
 
 
 def _control(

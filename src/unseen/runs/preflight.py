@@ -8,6 +8,7 @@ The model itself is asked, never the store: some twenty questions of at most 40 
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -23,8 +24,9 @@ from unseen.runs.rendered import in_a_line as shown
 from unseen.runs.results import IN_A_LINE, Check, Status
 from unseen.runs.step_check import ID as STEPS
 from unseen.runs.step_check import step_check
+from unseen.scoring.generation import EachAlone
 from unseen.signals.base import CONTROL, REFERENCE, TARGET, Encoder, Signal
-from unseen.targets.access import Access, LogprobTarget, stats_of_one
+from unseen.targets.access import Access, LogprobTarget, Withheld, stats_of_one
 from unseen.types import Batch, Encoded, FloatArray, Record, Request, TokenStats
 
 if TYPE_CHECKING:
@@ -45,6 +47,7 @@ _LONGEST = 40
 """Tokens of a record that are read here, its context included."""
 _CONTEXT = 16
 _GENERATED = 4
+_ANSWERED = 16
 _N_PROMPTS = 2
 _N_OTHERS = 2
 _SOME = 8
@@ -351,6 +354,14 @@ class _Trial:
 
         most = f"at most {100 * self._most_other():g} % others"
         told = self._target.access >= Access.LABEL
+        if isinstance(self._target, EachAlone):
+            return {
+                "template": (self._can_be_asked, "messages, or one text"),
+                "logprobs_real": (untold, ""),
+                "teacher_forced": (untold, ""),
+                "batch_invariance": (self._answers_alike, "the same text each time"),
+                "adapter_effect": (untold, ""),
+            }
         return {
             "logprobs_real": (untold, ""),
             "teacher_forced": (self._first_is_written if told else untold, most),
@@ -407,6 +418,59 @@ class _Trial:
         together = self._target.generate(prompts, max_new_tokens=_GENERATED)
         again = self._target.generate(prompts[:1], max_new_tokens=_GENERATED)
         return self._unless_other([*alone, *alone[:1]], [*together, *again], "generated tokens")
+
+    # -- endpoints, which are sent messages or one text
+
+    def _questions(self) -> list[tuple[int, ...]]:
+        """What a few records are asked about with: the turns before the last, or half of a document."""
+        encoder = self._models[TARGET].encoder
+        asked: list[tuple[int, ...]] = []
+        for piece in self._pieces[:_N_PROMPTS]:
+            *before, last = piece.record.turns
+            begun = "" if before else last.content[: len(last.content) // 2 + 1]
+            with contextlib.suppress(UnscorableError):
+                asked.append(encoder.prompt(before, begun))
+        return asked
+
+    def _can_be_asked(self) -> _Found:
+        n = len(self._questions())
+        if not n:
+            return _Found(
+                f"no record can be asked about: {self._why_none()}",
+                status="warn",
+                fix="see the reason; --format and --column say what a record is",
+            )
+        chat = self._models[TARGET].encoder.tokenizer.chat_template is not None
+        return _Found(f"sent as {'messages' if chat else 'one text'}, to be continued")
+
+    def _answers_alike(self) -> _Found:
+        prompts = self._questions()
+        if not prompts:
+            raise _Unanswered(f"no record can be asked about: {self._why_none()}")
+        alone = [self._target.generate([p], max_new_tokens=_ANSWERED)[0] for p in prompts]
+        together = self._target.generate(prompts, max_new_tokens=_ANSWERED)
+        reasons = {Withheld(ids[0]).reason for ids in (*alone, *together) if ids and ids[0] < 0}
+        if reasons and all(ids and ids[0] < 0 for ids in alone):
+            raise _Fault(
+                f"none of {len(prompts)} questions is answered: {'; '.join(sorted(reasons))}",
+                "a model that thinks first uses the tokens of its answer up: name one that does not; "
+                "a chat does not go on with what is begun: --api completions",
+            )
+        if not any(alone) and not any(together):
+            raise _Fault(
+                f"nothing comes after {len(prompts)} questions",
+                "does --api fit the model? A model that is talked to is asked by --api chat",
+            )
+        n_other = sum(one != other for one, other in zip(alone, together, strict=True))
+        found = f"{n_other} of {len(prompts)} answers differ, asked alone and then together"
+        if not n_other:
+            return _Found(found, value=0.0)
+        return _Found(
+            f"{found}: the endpoint does not give its likeliest answer, or not always the same",
+            value=_rounded(n_other / len(prompts)),
+            status="warn",
+            fix="scores are noisier for it, and a second run gives other ones",
+        )
 
     def _unless_other(
         self, one: Sequence[Sequence[int]], other: Sequence[Sequence[int]], what: str

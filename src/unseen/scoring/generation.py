@@ -10,7 +10,7 @@ from unseen.errors import UnscorableError
 from unseen.scoring.asking import Asking, Budget
 from unseen.scoring.store import Store, key_of_prompt
 from unseen.targets.access import Withheld, is_withheld
-from unseen.targets.characters import n_tokens
+from unseen.targets.characters import tokens_of
 from unseen.types import Prompt, Sampling
 
 # Prompts whose tokens, answers included, are kept in memory together, as multiples of the tokens that
@@ -127,7 +127,7 @@ class Generation(Asking[Prompt, Sheet]):
 
     def _count(self, row: Prompt, ids: Sequence[int]) -> None:
         tokenizer = getattr(self._target, "tokenizer", None)
-        self.n_tokens += n_tokens(tokenizer, len(row.ids) + len(ids))
+        self.n_tokens += tokens_of(tokenizer, len(row.ids) + len(ids))
 
     def _cut(self, questions: Sequence[Prompt], *, most: int | None = None) -> list[Sheet]:
         # Even where one row fills the budget, the next sheets hold fewer.

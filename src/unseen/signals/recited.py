@@ -13,7 +13,7 @@ import numpy as np
 from unseen.errors import UnscorableError
 from unseen.signals.base import TARGET, Materials
 from unseen.signals.text import word_spans, words
-from unseen.targets.characters import n_tokens
+from unseen.targets.characters import tokens_of
 from unseen.types import FloatArray, IntArray, Prompt, Record, Sampling
 
 
@@ -78,7 +78,7 @@ class RecitedWords:
         said, rest = self.cut(record)
         ids = materials.encoder.prompt(record.turns[:-1], said)
         tokenizer = materials.encoder.tokenizer
-        wanted = n_tokens(tokenizer, len(tokenizer.encode(rest)))
+        wanted = tokens_of(tokenizer, len(tokenizer.encode(rest)))
         room = materials.encoder.max_length - len(ids)
         longest = max(1, min(wanted, room, self.longest))
         return tuple(Prompt(ids, longest, self._sampling, j) for j in range(self.samples))

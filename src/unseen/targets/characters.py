@@ -23,6 +23,9 @@ MARKS = {"system": "\ufdd0", "user": "\ufdd1", "assistant": "\ufdd2"}
 _END = "\ufdd3"
 _KEPT_FREE = frozenset((*MARKS.values(), _END))
 
+LONGEST = 1_000_000
+"""Characters of a text, at most: the endpoint says whether it fits."""
+
 CHAT_TEMPLATE = (
     "{% for message in messages %}{{ marks[message.role] }}{{ message.content }}{{ end }}{% endfor %}"
     "{% if add_generation_prompt %}{{ marks.assistant }}{% endif %}"
@@ -103,7 +106,7 @@ def turns_of(ids: Sequence[int]) -> list[Turn] | None:
     return [Turn(role, "".join(map(chr, content))) for role, content in said]
 
 
-def n_tokens(tokenizer: Tokenizer | None, n_ids: int) -> int:
+def tokens_of(tokenizer: Tokenizer | None, n_ids: int) -> int:
     """About how many tokens of its model some ids of a tokenizer are: as many, if they are its own."""
     per_token: int = getattr(tokenizer, "per_token", 1)
     return -(-n_ids // per_token)

@@ -101,6 +101,7 @@ class Counts:
     """What an endpoint was asked, and what came back; several threads count.
 
     Attributes:
+        before: requests of earlier attempts, which count against the same budget.
         requests: sent, those that were sent again included.
         again: of them sent again, after a fault.
         read: tokens read, as far as the endpoint tells.
@@ -109,6 +110,7 @@ class Counts:
         withheld: reason -> questions that have no answer.
     """
 
+    before: int = 0
     requests: int = 0
     again: int = 0
     read: int = 0
@@ -117,10 +119,15 @@ class Counts:
     withheld: dict[str, int] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
+    @property
+    def total(self) -> int:
+        """Requests of all attempts."""
+        return self.before + self.requests
+
     def send(self, most: int | None, *, again: bool) -> bool:
         """Counts a request; whether it may be sent."""
         with self._lock:
-            if most is not None and self.requests >= most:
+            if most is not None and self.total >= most:
                 return False
             self.requests += 1
             self.again += again
@@ -132,6 +139,17 @@ class Counts:
             self.read += read
             self.written += written
             self.empty += empty
+
+    def add(self, other: Counts) -> None:
+        """What has been counted elsewhere until now."""
+        with self._lock:
+            for name in ("requests", "again", "read", "written", "empty"):
+                setattr(self, name, getattr(self, name) + getattr(other, name))
+
+    def facts(self) -> dict[str, Any]:
+        """The counts by name, for the run record."""
+        names = ("requests", "again", "read", "written", "empty", "withheld")
+        return {name: getattr(self, name) for name in names}
 
     def no_answer(self, why: Withheld) -> None:
         """Counts a question that has none."""
@@ -275,7 +293,7 @@ class Endpoint:
 
     def _spent(self) -> BudgetError:
         return BudgetError(
-            f"stopped after {self.counts.requests:,} requests to {self.url}, as many as may be sent",
+            f"stopped after {self.counts.total:,} requests to {self.url}, as many as may be sent",
             fix="the same command with a larger --max-requests continues: what was answered is kept",
         )
 

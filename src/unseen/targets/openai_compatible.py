@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 
 from unseen.errors import AccessError, ConfigError, ModelError, UnseenError
 from unseen.targets.access import Access, Withheld
-from unseen.targets.characters import TextTokenizer, turns_of
+from unseen.targets.characters import LONGEST, TextTokenizer, turns_of
 from unseen.targets.endpoint import Api, Counts, Endpoint, NoAnswer, NotTaken
 from unseen.targets.pace import Stopped
 from unseen.types import GREEDY, Batch, Prompt, Sampling, TokenStats
@@ -87,7 +87,7 @@ class OpenAITarget:
             )
         self.name = f"openai/{model}"
         self.tokenizer = TextTokenizer(chat=api == "chat")
-        self.max_length = 1_000_000  # the endpoint says of a prompt whether it fits
+        self.max_length = LONGEST
         self.batch_tokens = 16_384
         self._model, self._api, self._seed = model, api, seed
         self._concurrency = concurrency
@@ -112,6 +112,16 @@ class OpenAITarget:
     @property
     def counts(self) -> Counts:
         return self.endpoint.counts
+
+    @property
+    def max_requests(self) -> int | None:
+        """Requests in all, at most."""
+        return self.endpoint.max_requests
+
+    def count_with(self, other: OpenAITarget) -> None:
+        """From now on, both count together, against one budget."""
+        other.counts.add(self.counts)
+        self.endpoint.counts = other.counts
 
     def describe(self) -> dict[str, str]:
         """Provider, model, address, and what the endpoint says of itself."""
@@ -183,7 +193,7 @@ class OpenAITarget:
 
     def _answer(self, prompt: Prompt, stop: threading.Event) -> list[int]:
         try:
-            text = self._text(self.ask(self._body(prompt), stop))
+            text = self.text(self.ask(self.body(prompt), stop))
             text = text.partition(prompt.stop)[0] if prompt.stop else text
         except NoAnswer as error:
             self.counts.no_answer(error.why)
@@ -216,7 +226,7 @@ class OpenAITarget:
         self._count(answer)
         return answer
 
-    def _body(self, prompt: Prompt) -> dict[str, Any]:
+    def body(self, prompt: Prompt) -> dict[str, Any]:
         """The fields of a request.
 
         Raises:
@@ -260,7 +270,7 @@ class OpenAITarget:
             ModelError: where it does not answer, or not without sampling.
         """
         prompt = Prompt(tuple(self.tokenizer.encode(_HELLO)), _FEW)
-        body = self._body(prompt)
+        body = self.body(prompt)
         while True:
             try:
                 answer = self.endpoint.ask(self._taken(body), first=True)
@@ -280,7 +290,7 @@ class OpenAITarget:
                 self._count(answer)
                 return answer
 
-    def _text(self, answer: Any) -> str:
+    def text(self, answer: Any) -> str:
         """The text of an answer.
 
         Raises:
