@@ -65,7 +65,6 @@ class NeighborDeviation:
     paper: ClassVar[str] = "Neighborhood Deviation Attack Against In-Context Learning, 2025"
     scenario: ClassVar[str] = PROMPT
     fitted: ClassVar[bool] = True
-    on_request: ClassVar[bool] = True
     variants: ClassVar[tuple[str, ...]] = (
         "neighbor_deviation[features=all]",
         "neighbor_deviation[perplexity=True]",

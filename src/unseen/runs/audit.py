@@ -280,7 +280,7 @@ def ready(
         say(f"counting tokens in the corpus of {prepared.corpus.n:,} texts")
         prepared.corpus.counts(encoder.tokenizer)
     fillers |= fillers_of_target(config, plan.signals, models[TARGET].target)
-    for sentence in tried(fillers, prepared.judged.records):
+    for sentence in tried(fillers, [record.response for record in prepared.judged.records]):
         say(sentence)
     probes = None if prepared.given is None else prepared.given.facts.sha256
     paraphrases = None if prepared.paraphrases is None else prepared.paraphrases.facts.sha256

@@ -12,14 +12,13 @@ from unseen.signals.neighbours import fillers_needed
 from unseen.targets.fillers import EMBEDDINGS, Filler, open_filler
 
 if TYPE_CHECKING:
-    from unseen.runs.config import FinetuneAudit
+    from unseen.runs.config import AuditChoices
     from unseen.targets.access import LogprobTarget
-    from unseen.types import Record
 
 _TRIED = 8  # texts that a filler is tried on
 
 
-def open_fillers(config: FinetuneAudit, signals: Sequence[Signal]) -> dict[str, Filler]:
+def open_fillers(config: AuditChoices, signals: Sequence[Signal]) -> dict[str, Filler]:
     """The fillers that are models of their own, before the audited one is loaded.
 
     Raises:
@@ -33,8 +32,9 @@ def open_fillers(config: FinetuneAudit, signals: Sequence[Signal]) -> dict[str, 
         filler = open_filler(name, device=config.device, cache_dir=config.cache_dir)
         if swaps and not filler.swaps_words:
             raise ConfigError(
-                f"{filler.about} writes stretches of words, and neighborhood swaps single ones",
-                fix="take it for spv, and for neighborhood a masked language model "
+                f"{filler.about} writes stretches of words, and neighborhood and neighbor_deviation "
+                "swap single ones",
+                fix="take it for spv, and for these a masked language model "
                 "(FacebookAI/roberta-base) or word embeddings (filler=embeddings)",
             )
         opened[name] = filler
@@ -42,7 +42,7 @@ def open_fillers(config: FinetuneAudit, signals: Sequence[Signal]) -> dict[str, 
 
 
 def fillers_of_target(
-    config: FinetuneAudit, signals: Sequence[Signal], target: LogprobTarget
+    config: AuditChoices, signals: Sequence[Signal], target: LogprobTarget
 ) -> dict[str, Filler]:
     """The target's own word embeddings, where they make neighbours."""
     if EMBEDDINGS not in fillers_needed(signals):
@@ -50,15 +50,14 @@ def fillers_of_target(
     return {EMBEDDINGS: open_filler(EMBEDDINGS, device=config.device, target=target)}
 
 
-def tried(fillers: Mapping[str, Filler], records: Sequence[Record]) -> list[str]:
-    """Tries each filler on some responses; what the user should know of them.
+def tried(fillers: Mapping[str, Filler], texts: Sequence[str]) -> list[str]:
+    """Tries each filler on some texts; what the user should know of them.
 
     Raises:
         ModelError: where one does not know what it says.
     """
-    texts = [record.response for record in records[:_TRIED]]
     for filler in fillers.values():
-        filler.check(texts)
+        filler.check(texts[:_TRIED])
     return [f"neighbours of records are made by: {filler.about}" for filler in fillers.values()]
 
 

@@ -464,10 +464,7 @@ def obstacle(
     if not corpus and corpus_needed(attack.signals()):
         return "it needs texts to count tokens in: --corpus FILE, or --reference-pool FILE"
     if not embeddings and EMBEDDINGS in fillers_needed(attack.signals()):
-        return (
-            "it needs a model that puts other words in, and the target shows no word embeddings: "
-            f"--attacks '{name_of(attack)}[filler=MODEL]'"
-        )
+        return no_embeddings(attack)
     return None
 
 
@@ -487,6 +484,14 @@ def told(attack: Attack) -> Attack:
     fields = {field.name for field in dataclasses.fields(cast("Any", attack))}
     plain = {name: 0 for name in _UNTOLD if name in fields}
     return cast("Attack", dataclasses.replace(cast("Any", attack), **plain))
+
+
+def no_embeddings(attack: Attack) -> str:
+    """Why an attack has no neighbours to compare with, where it makes them of word embeddings."""
+    return (
+        "it needs a model that puts other words in, and the target shows no word embeddings: "
+        f"--attacks '{name_of(attack)}[filler=MODEL]'"
+    )
 
 
 def _control(

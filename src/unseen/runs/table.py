@@ -138,7 +138,7 @@ def tabulate(
             raise AccessError(f"attack {name} cannot be run: {why}")
     shadows = find_shadows(config, models)
     fillers |= fillers_of_target(config, signals, models[TARGET].target)
-    tried(fillers, records)
+    tried(fillers, [record.response for record in records])
     with Store(answers_file(config) if config.cache else None) as store:
         seen, _ = collect(
             signals,

