@@ -77,3 +77,23 @@ def test_what_is_refused():
         advantage(member * 1.0, member, [0, 1, 0])
     with pytest.raises(TooFewRecordsError, match="got 5 members and 35 non-members"):
         advantage(np.arange(40.0), np.arange(40) < 5, np.arange(40) % 2)
+
+
+def test_thresholds_can_be_chosen_on_what_the_scores_were_before() -> None:
+    rng = np.random.default_rng(1)
+    member = np.arange(40) < 20
+    before = rng.normal(size=40) + 2 * member
+    after = before - 1.5 * member + 0.4
+    fold = np.arange(40) % 2
+    flagged = []
+    for i in range(40):
+        other = fold != fold[i]
+        threshold = best_threshold(before[other & member], before[other & ~member])
+        flagged.append(after[i] >= threshold)
+    right = np.mean(np.array(flagged)[:20]) - np.mean(np.array(flagged)[20:])
+    found = advantage(after, member, fold, chosen_on=before)
+    assert found.value == pytest.approx(right)
+    assert found.value != advantage(after, member, fold).value
+    assert advantage(after, member, fold, chosen_on=after) == advantage(after, member, fold)
+    with pytest.raises(ValueError, match="scores to choose on"):
+        advantage(after, member, fold, chosen_on=before[1:])

@@ -263,3 +263,18 @@ def test_bad_arguments_are_named():
         choose_and_judge({"a": scores}, scores, fold, 0.1)
     with pytest.raises(TooFewRecordsError, match="got 9 members and 20 non-members"):
         choose_and_judge({"a": scores}, member, np.where(np.arange(40) < 11, -1, fold), 0.1)
+
+
+def test_thresholds_can_be_set_on_what_the_scores_were_before() -> None:
+    rng = np.random.default_rng(2)
+    member = np.arange(80) < 40
+    before = rng.normal(size=80) + 2 * member
+    after = before - 1.5 * member + 0.7
+    fold = np.arange(80) % 2
+    flagged = np.array(
+        [after[i] >= fitted_threshold(before[(fold != fold[i]) & ~member], 0.1) for i in range(80)]
+    )
+    found = tpr_at_fitted_threshold(after, member, fold, 0.1, chosen_on=before)
+    assert found.tpr.value == pytest.approx(flagged[:40].mean())
+    assert found.fpr.value == pytest.approx(flagged[40:].mean())
+    assert found.fpr.value > tpr_at_fitted_threshold(after, member, fold, 0.1).fpr.value

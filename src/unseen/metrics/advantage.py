@@ -35,6 +35,7 @@ def advantage(
     *,
     confidence: float = 0.95,
     clusters: Labels | None = None,
+    chosen_on: ArrayLike | None = None,
 ) -> Estimate:
     """Membership advantage: 2 * (balanced accuracy - 1/2) = TPR - FPR (Yeom et al. 2018).
 
@@ -51,6 +52,8 @@ def advantage(
         fold: (n,) fold of each record, as from `folds`; negative: never judged.
         confidence: between 0 and 1.
         clusters: (n,) labels of records that belong together.
+        chosen_on: (n,) other scores of the same records, that thresholds are chosen on instead: those
+            that an attacker had before something was changed.
 
     Raises:
         ValueError: where lengths differ, a score is not finite, or a fold leaves a side empty.
@@ -63,10 +66,13 @@ def advantage(
     judged = fold >= 0
     enough(int((judged & member).sum()), int((judged & ~member).sum()))
 
+    before = values if chosen_on is None else finite(chosen_on, "scores to choose on")
+    alike(values.size, before.size, "scores to choose on")
+
     flagged = np.zeros(values.size, bool)
     for this in np.unique(fold[judged]).tolist():
         other = fold != this
-        threshold = best_threshold(values[other & member], values[other & ~member])
+        threshold = best_threshold(before[other & member], before[other & ~member])
         flagged |= (fold == this) & (values >= threshold)
 
     tpr, fpr = (

@@ -133,6 +133,7 @@ def tpr_at_fitted_threshold(
     confidence: float = 0.95,
     clusters: Labels | None = None,
     name: str = "attack",
+    chosen_on: ArrayLike | None = None,
 ) -> Judged:
     """TPR and realised FPR of one attack at thresholds set on the other folds.
 
@@ -146,9 +147,17 @@ def tpr_at_fitted_threshold(
         confidence: between 0 and 1.
         clusters: (n,) labels of records that belong together.
         name: what the attack is called in the answer.
+        chosen_on: (n,) other scores of the same records, that thresholds are set on instead: those that
+            an attacker had before something was changed.
     """
     return choose_and_judge(
-        {name: scores}, member, fold, fpr, confidence=confidence, clusters=clusters
+        {name: scores},
+        member,
+        fold,
+        fpr,
+        confidence=confidence,
+        clusters=clusters,
+        chosen_on=None if chosen_on is None else {name: chosen_on},
     )
 
 
@@ -161,6 +170,7 @@ def choose_and_judge(
     scored: Mapping[str, ArrayLike] | None = None,
     confidence: float = 0.95,
     clusters: Labels | None = None,
+    chosen_on: Mapping[str, ArrayLike] | None = None,
 ) -> Judged:
     """TPR and realised FPR of the attack that looks best on the other folds, at their threshold.
 
@@ -181,6 +191,8 @@ def choose_and_judge(
         scored: attack -> (n,) which records it scored; an attack left out scored all of them.
         confidence: between 0 and 1.
         clusters: (n,) labels of records that belong together.
+        chosen_on: attack -> (n,) other scores of the same records, that attacks are chosen and thresholds
+            set on instead.
 
     Raises:
         ValueError: where lengths differ, a score is not finite, no attack scored anything, or
@@ -192,6 +204,7 @@ def choose_and_judge(
     rate(fpr, "fpr")
     rate(confidence, "confidence")
     known = _known(scores, scored or {}, member.size)
+    before = known if chosen_on is None else _known(chosen_on, scored or {}, member.size)
     judged = fold >= 0
     enough(int((judged & member).sum()), int((judged & ~member).sum()))
 
@@ -204,11 +217,11 @@ def choose_and_judge(
             msg = f"fold {this} leaves no members or no non-members to choose on"
             raise ValueError(msg)
         name = max(
-            sorted(known),
-            key=lambda name: auc(known[name][0][fit_members], known[name][0][fit_nonmembers]),
+            sorted(before),
+            key=lambda name: auc(before[name][0][fit_members], before[name][0][fit_nonmembers]),
         )
         values, has_score = known[name]
-        threshold = fitted_threshold(values[fit_nonmembers], fpr)
+        threshold = fitted_threshold(before[name][0][fit_nonmembers], fpr)
         flagged |= here & has_score & (values >= threshold)
         missing |= here & ~has_score
         chosen.append(name)

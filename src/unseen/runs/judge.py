@@ -68,6 +68,9 @@ ANSWER_ONLY = ("loss", "min_k")
 GAP = "optimization_gap"
 """The attack that others are held against."""
 
+FIXED = "fixed"
+"""Not a role of a model: scores of the target by what was learned before it was defended."""
+
 CHANCE = 0.5
 """The AUC of a score that knows nothing."""
 
@@ -106,11 +109,13 @@ class Scored:
         target: of the target.
         control: of the reference.
         control_model: of the control model.
+        fixed: of the target behind a defence, by attacks that have learned from it without.
     """
 
     target: Mapping[str, Scores] = field(default_factory=dict)
     control: Mapping[str, Scores] = field(default_factory=dict)
     control_model: Mapping[str, Scores] = field(default_factory=dict)
+    fixed: Mapping[str, Scores] = field(default_factory=dict)
 
     def of(self, row: AttackResult) -> Mapping[str, Scores]:
         """The scores by attack of the model that a row is of."""
@@ -200,7 +205,7 @@ class Subjects:
         }
         subjects = cls(ids, member, groups=groups, features=about, **optional)
         return subjects, Scored(
-            *(_scores_in(columns, role) for role in (TARGET, REFERENCE, CONTROL))
+            *(_scores_in(columns, role) for role in (TARGET, REFERENCE, CONTROL, FIXED))
         )
 
 
@@ -272,6 +277,16 @@ class Judge:
     def rates(self) -> tuple[float, ...]:
         """False-positive rates that are asked for."""
         return self._choices.fpr
+
+    @property
+    def folds(self) -> IntArray | None:
+        """(n,) folds that attacks and thresholds are chosen across; None where there are too few records."""
+        return self._folds
+
+    @property
+    def rate(self) -> float | None:
+        """The false-positive rate of the finding; None where these records resolve none."""
+        return self._headline_rate()
 
     @property
     def enough(self) -> bool:
@@ -443,8 +458,20 @@ class Judge:
         gap = self._gap({n: s for n, s in scored.target.items() if kinds.get(n) == "attack"})
         return Verdicts(tuple(rows), tuple(control), headline, note, slices, exposed, gap, scored)
 
-    def score(self, attack: Attack, observations: Observations) -> Scores:
-        """Scores of every record; attacks that learn are cross-fitted."""
+    def score(
+        self,
+        attack: Attack,
+        observations: Observations,
+        *,
+        learn_from: Observations | None = None,
+    ) -> Scores:
+        """Scores of every record; attacks that learn are cross-fitted.
+
+        Args:
+            attack: the attack.
+            observations: of the judged records.
+            learn_from: other observations of the same records, that it learns from instead.
+        """
         if not is_fitted(attack):
             return attack.score(observations)
         if self._fit_folds is None:
@@ -454,7 +481,8 @@ class Judge:
         parts = []
         for fold in range(FIT_FOLDS):
             judged = self._fit_folds == fold
-            known = Known(observations.select(tuple(ids[~judged])), self._subjects.member[~judged])
+            lessons = (learn_from or observations).select(tuple(ids[~judged]))
+            known = Known(lessons, self._subjects.member[~judged])
             parts.append(attack.score(observations.select(tuple(ids[judged])), known))
         return _joined(self._subjects.ids, parts)
 
@@ -544,6 +572,8 @@ class Judge:
             columns |= _score_columns(subjects.ids, REFERENCE, name, scores)
         for name, scores in scored.control_model.items():
             columns |= _score_columns(subjects.ids, CONTROL, name, scores)
+        for name, scores in scored.fixed.items():
+            columns |= _score_columns(subjects.ids, FIXED, name, scores)
         return columns
 
     def _headline(
@@ -797,6 +827,7 @@ _SCORE_COLUMNS = {
     TARGET: ("score.", "unscored."),
     REFERENCE: ("control.", "control_unscored."),
     CONTROL: ("control_model.", "control_model_unscored."),
+    FIXED: ("fixed.", "fixed_unscored."),
 }
 
 

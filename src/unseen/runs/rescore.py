@@ -32,6 +32,7 @@ from unseen.runs.lent import (
     sketch_kept,
 )
 from unseen.runs.prompt.config import PromptAudit
+from unseen.runs.prompt.defended import again as defences_again
 from unseen.runs.prompt.judged import again as setting_again
 from unseen.runs.prompt.validity import checks as checks_of_prompt
 from unseen.runs.results import Check, Results
@@ -98,6 +99,8 @@ def rescore(
         )
         judge = Judge(config, subjects, lent, TRAINED if before.prompt is None else PROMPTED)
         verdicts = judge.judge(run, control, observations, control_model=control_model, given=given)
+        main = (judge, verdicts.scored.target)
+        settings = tuple(setting_again(one, config, folder, main) for one in before.settings)
         facts = before.run.model_copy(update={"seconds": round(time.monotonic() - started, 1)})
         results = before.model_copy(
             update={
@@ -109,9 +112,9 @@ def rescore(
                     again(one, config, folder, (subjects, verdicts.scored)) for one in before.apart
                 ),
                 "stability": stability(judge, run, observations),
-                "settings": tuple(
-                    setting_again(one, config, folder, (judge, verdicts.scored.target))
-                    for one in before.settings
+                "settings": settings,
+                "defences": defences_again(
+                    before, settings, config, folder, verdicts.scored.target
                 ),
                 **conclude(
                     verdicts, (*of_preflight(before.checks), *_checks(judge, verdicts, before))

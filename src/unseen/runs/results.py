@@ -580,6 +580,61 @@ class SettingResult(Part):
     )
 
 
+class Attacker(Part):
+    """How far one attack gets, at thresholds that are chosen on other trials than they are judged on."""
+
+    auc: Number | None = None
+    advantage: Number | None = Field(None, description="TPR - FPR at the best threshold")
+    tpr: Number | None = Field(None, description="at the threshold for the false-positive rate")
+    fpr: Number | None = Field(None, description="of the same decisions")
+    note: str | None = Field(None, description="why there are no estimates")
+
+
+class Defended(Part):
+    """One attack against a defence, by an attacker who does not know of it and by one who does."""
+
+    attack: str
+    before: Attacker = Field(description="without the defence")
+    fixed: Attacker = Field(description="thresholds, and what it has learned, are from before")
+    recalibrated: Attacker = Field(description="both are from other defended trials")
+
+
+class GuaranteeFacts(Part):
+    """What a defence guarantees by differential privacy, computed from what was done."""
+
+    epsilon: float = Field(description="for one record of the owner's in the place of another")
+    delta: float
+    loss: float | None = Field(
+        None, description="what the privacy loss exceeds with chance delta alone; null where drawn"
+    )
+    sigma: float = Field(description="of the noise, in units of what one record can change")
+    releases: int = Field(description="noisy answers that one record has a part in, at most")
+    rate: float = Field(description="chance of a record to be drawn for one of them")
+    n_private: int = Field(description="records that a demonstration is made from, at least")
+    accountant: str
+    degenerate: bool = Field(description="whether the noise drowns what it is added to")
+
+
+class Defence(Part):
+    """A defence, what it takes from attackers, and what it costs."""
+
+    name: str = Field(description="of its setting")
+    defense: str
+    shots: int
+    position: str
+    fpr: float | None = Field(description="that thresholds of `tpr` are set for; null: none")
+    accuracy_before: Number | None = Field(
+        None, description="right answers about records outside the prompt, without the defence"
+    )
+    accuracy: Number | None = Field(None, description="the same with the defence")
+    similarity: Number | None = Field(
+        None, description="of what was rewritten to what the model wrote; null: nothing was"
+    )
+    notes: tuple[str, ...] = Field((), description="what a reader should know of these numbers")
+    guarantee: GuaranteeFacts | None = None
+    attacks: tuple[Defended, ...] = ()
+
+
 class RunFacts(Part):
     """The run. Only `id`, `created` and `seconds` may differ when it is repeated."""
 
@@ -644,6 +699,9 @@ class Results(Part):
     prompt: PromptFacts | None = Field(None, description="null where no prompt was audited")
     settings: tuple[SettingResult, ...] = Field(
         (), description="further settings of the same prompt, each judged by itself"
+    )
+    defences: tuple[Defence, ...] = Field(
+        (), description="what each defence of the prompt takes from attackers, and what it costs"
     )
     layers: tuple[LayerReport, ...] = Field(
         (), description="none where the attack activation_probe was not run"

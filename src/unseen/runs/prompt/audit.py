@@ -11,6 +11,7 @@ import hashlib
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from unseen import __version__
@@ -21,8 +22,10 @@ from unseen.runs.collect import Progress, collect
 from unseen.runs.fillers import filler_facts
 from unseen.runs.folder import RunFolder
 from unseen.runs.header import begin, open_folder
-from unseen.runs.judge import PROMPTED, Judge, Subjects
+from unseen.runs.judge import PROMPTED, Judge, Scored, Subjects
 from unseen.runs.prompt.asked import Total, total
+from unseen.runs.prompt.cost import FREE_TEXT, accuracy, similarity, told_by
+from unseen.runs.prompt.defended import Seen, defence, fixed_scores, guarantee_facts
 from unseen.runs.prompt.demos import Given
 from unseen.runs.prompt.judged import file_of, judged_setting, unparsed
 from unseen.runs.prompt.preflight import checked_first
@@ -33,6 +36,8 @@ from unseen.runs.provenance import now
 from unseen.runs.results import (
     Check,
     DataFacts,
+    Defence,
+    Number,
     PromptFacts,
     Results,
     RunFacts,
@@ -44,9 +49,9 @@ from unseen.runs.validity import conclude
 from unseen.scoring.asking import Budget
 from unseen.scoring.store import Store
 from unseen.signals.base import REFERENCE, SURROGATE, TARGET, Observations
+from unseen.types import Scores
 
 if TYPE_CHECKING:
-    from unseen.runs.judge import Verdicts
     from unseen.runs.prompt.config import PromptAudit
     from unseen.targets.access import LogprobTarget
 
@@ -122,7 +127,13 @@ def audit_prompt(
                 _measure(start, setting, store, budget, _telling(progress, start, setting))
                 for setting in _kept_up(start.settings, folder, about, budget)
             ]
-        results = _finish(folder, start, about, preflight, measured, started)
+            alike = {
+                setting.name: similarity(
+                    start, setting.written(start.helpers, store), store, budget
+                )
+                for setting in start.settings
+            }
+        results = _finish(folder, start, about, preflight, measured, alike, started)
         if report is not None:
             report(folder, results)
         folder.write_manifest()
@@ -173,9 +184,7 @@ def _budget(start: Ready, about: Mapping[str, Any], store: Store, say: Note) -> 
     spent = sum(
         n for attempt in about["attempts"] for n in (attempt.get("requests_scored") or {}).values()
     )
-    asked = total(
-        start.plan.signals, ((s.records.records, *start.of(s)) for s in start.settings), store
-    )
+    asked = total(start.signals, ((s.records.records, *start.of(s)) for s in start.settings), store)
     say(_about_to_ask(start, asked))
     most = start.config.max_requests
     if most is not None and spent + asked.left > most:
@@ -245,9 +254,9 @@ def in_words(setting: Setting | SettingResult) -> str:
 def _measure(
     start: Ready, setting: Setting, store: Store, budget: Budget, progress: Progress | None
 ) -> Measured:
-    models, shown = start.of(setting)
+    models, shown = start.of(setting.written(start.helpers, store))
     return collect(
-        start.plan.signals,
+        start.signals,
         setting.records.records,
         models,
         store=store,
@@ -267,6 +276,7 @@ def _finish(
     about: dict[str, Any],
     preflight: tuple[Check, ...],
     measured: Sequence[Measured],
+    alike: Mapping[str, Number | None],
     started: float,
 ) -> Results:
     config, plan, setting = start.config, start.plan, start.main
@@ -276,6 +286,22 @@ def _finish(
     verdicts = judge.judge(plan.attacks, plan.control, observations)
     prompt = _facts(start, observations)
     target = start.model.target
+    seen = {one.name: found for one, (found, _) in zip(start.settings, measured, strict=True)}
+    scores: dict[str, Mapping[str, Scores]] = {setting.name: verdicts.scored.target}
+    settings, defences = [], []
+    for one, taken in zip(start.settings[1:], measured[1:], strict=True):
+        its, scored = _scored(start, one, taken, seen, scores)
+        folder.write_table(file_of(one.name), its.table(scored))
+        scores[one.name] = scored.target
+        about_it = _about(start, one, taken, its)
+        found = judged_setting(about_it, its, plan, scored, (judge, verdicts.scored.target))
+        settings.append(found)
+        if one.defense is not None:
+            before = start.undefended(one).name
+            what = _defence(start, one, seen, alike[one.name])
+            defences.append(
+                defence(what, its, found.attacks, scores[before], scored.target, scored.fixed)
+            )
     results = Results(
         run=RunFacts(
             id=folder.path.name,
@@ -291,10 +317,8 @@ def _finish(
         data=_data_facts(start),
         prompt=prompt,
         fillers=filler_facts(start.fillers),
-        settings=tuple(
-            _judged(folder, start, one, seen, (judge, verdicts))
-            for one, seen in zip(start.settings[1:], measured[1:], strict=True)
-        ),
+        settings=tuple(settings),
+        defences=tuple(defences),
         threat_model=_threat_model(start),
         control_note=plan.control_note,
         skipped=plan.skipped,
@@ -385,29 +409,61 @@ def _threat_model(start: Ready) -> ThreatModel:
     )
 
 
-def _judged(
-    folder: RunFolder,
+def _scored(
     start: Ready,
     setting: Setting,
     measured: Measured,
-    main: tuple[Judge, Verdicts],
-) -> SettingResult:
-    """Judges a further setting, and writes its scores."""
-    plan, (observations, cost) = start.plan, measured
+    seen: Mapping[str, Observations],
+    scores: Mapping[str, Mapping[str, Scores]],
+) -> tuple[Judge, Scored]:
+    """The judge of a further setting, and its scores; behind a defence also those of who knows of none."""
+    plan, observations = start.plan, measured[0]
     judge = Judge(start.config, _subjects(start, setting), said=PROMPTED)
     scored = judge.scored(plan.attacks, plan.control, observations)
-    folder.write_table(file_of(setting.name), judge.table(scored))
-    about = SettingResult(
+    if setting.defense is None:
+        return judge, scored
+    before = start.undefended(setting).name
+    fixed = fixed_scores(
+        judge, plan.attacks, Seen(seen[before], scores[before]), Seen(observations, scored.target)
+    )
+    return judge, replace(scored, fixed=fixed)
+
+
+def _about(start: Ready, setting: Setting, measured: Measured, judge: Judge) -> SettingResult:
+    observations, cost = measured
+    return SettingResult(
         name=setting.name,
         shots=setting.shots,
         position=setting.position,
         defense=setting.defended,
         n=judge.n,
         n_too_long=_too_long(start, setting),
-        unparsed=unparsed(plan, observations),
+        unparsed=unparsed(start.plan, observations),
         requests=cost.requests,
     )
-    return judged_setting(about, judge, plan, scored, (main[0], main[1].scored.target))
+
+
+def _defence(
+    start: Ready, setting: Setting, seen: Mapping[str, Observations], alike: Number | None
+) -> Defence:
+    """A defence and its cost."""
+    signal, before = told_by(start.plan.signals, start.settings), start.undefended(setting)
+    confidence = start.config.confidence
+    notes = [] if setting.guarantee is None else list(setting.guarantee.notes)
+    if signal is None:
+        notes.append(FREE_TEXT)
+    return Defence(
+        name=setting.name,
+        defense=setting.defended,
+        shots=setting.shots,
+        position=setting.position,
+        fpr=None,
+        accuracy_before=accuracy(signal, before, seen[before.name], confidence),
+        accuracy=accuracy(signal, setting, seen[setting.name], confidence),
+        similarity=alike,
+        notes=tuple(notes),
+        guarantee=guarantee_facts(setting.guarantee),
+    )
 
 
 def _summed(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:

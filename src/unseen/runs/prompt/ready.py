@@ -16,10 +16,11 @@ from unseen.runs.collect import Model
 from unseen.runs.fillers import fillers_of_target, open_fillers, tried
 from unseen.runs.models import open_target, opened_beside
 from unseen.runs.plan import Plan
+from unseen.runs.prompt.cost import told_by
 from unseen.runs.prompt.demos import Demos, Given, labelled, labels_of, read_demos
 from unseen.runs.prompt.plan import Faults, check_inputs, chosen, plan_attacks, plan_id
 from unseen.runs.prompt.settings import Setting, drawn, observed
-from unseen.signals.base import REFERENCE, SURROGATE, TARGET, Shown, helpers_needed
+from unseen.signals.base import REFERENCE, SURROGATE, TARGET, Shown, Signal, helpers_needed
 from unseen.signals.embedding import LETTERS
 from unseen.signals.similarity import load_encoders
 
@@ -69,6 +70,21 @@ class Ready:
     def main(self) -> Setting:
         """The setting that the finding is of."""
         return self.settings[0]
+
+    @property
+    def signals(self) -> tuple[Signal, ...]:
+        """What attacks ask for, and what a defence costs is told by."""
+        told = told_by(self.plan.signals, self.settings)
+        return tuple(dict.fromkeys((*self.plan.signals, *([] if told is None else [told]))))
+
+    def undefended(self, setting: Setting) -> Setting:
+        """The setting that a defence is held against: the same numbers without it."""
+        return next(
+            one
+            for one in self.settings
+            if one.defense is None
+            and (one.shots, one.position) == (setting.shots, setting.position)
+        )
 
     @property
     def models(self) -> dict[str, Model]:

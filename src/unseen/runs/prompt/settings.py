@@ -6,7 +6,7 @@ import hashlib
 import itertools
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -16,7 +16,7 @@ import numpy as np
 from unseen.data.duplicates import Dropped, drop_overlap
 from unseen.data.records import Records, Source
 from unseen.defenses import UNDEFENDED, create, label
-from unseen.defenses.base import Defense
+from unseen.defenses.base import Defense, Guarantee, Halves, Helper
 from unseen.errors import UnscorableError
 from unseen.prompts.behind import HiddenPrompts
 from unseen.prompts.templates import Example, PromptTemplate
@@ -27,6 +27,7 @@ from unseen.types import Membership, Record
 if TYPE_CHECKING:
     from unseen.runs.prompt.config import PromptAudit
     from unseen.runs.prompt.demos import Demos
+    from unseen.scoring.store import Store
 
 FORMAT = "labelled"
 _ORDER = 3  # stream of the order of wrong labels
@@ -44,6 +45,8 @@ class Setting:
         template: how the prompt is written, as a defence has it.
         sources: where members and non-members come from.
         defense: None for the prompt as it is; a defence may change number and place too.
+        halves: of the pool: the owner of a prompt has one of them.
+        guarantee: what the defence guarantees, if anything.
     """
 
     shots: int
@@ -52,6 +55,17 @@ class Setting:
     template: PromptTemplate
     sources: tuple[Source, Source]
     defense: Defense | None = None
+    halves: Halves = field(default=((), ()), repr=False)
+    guarantee: Guarantee | None = None
+
+    def written(self, helpers: Mapping[str, Helper], store: Store) -> Setting:
+        """The same with the demonstrations that a defence writes, each once however often it is run."""
+        if self.defense is None:
+            return self
+        cases = self.defense.cases(
+            self.cases, self.halves, self.template, helpers, _KeptTexts(store)
+        )
+        return replace(self, cases=cases)
 
     @property
     def defended(self) -> str:
@@ -105,6 +119,19 @@ class Setting:
         return found
 
 
+class _KeptTexts:
+    """Where a defence keeps what it has written."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def get(self, key: bytes) -> tuple[int, ...] | None:
+        return self._store.get_text(key) if self._store.present_texts([key]) else None
+
+    def put(self, key: bytes, ids: tuple[int, ...]) -> None:
+        self._store.put_texts([(key, ids)])
+
+
 def drawn(config: PromptAudit, template: PromptTemplate, demos: Demos) -> tuple[Setting, ...]:
     """Every setting of a game; the first is the main one, and all ask about the same records.
 
@@ -123,8 +150,10 @@ def drawn(config: PromptAudit, template: PromptTemplate, demos: Demos) -> tuple[
             written = template
             if defense is not None:
                 game, written = defense.game(game), defense.template(template)
-            cases = game.cases(demos.examples)
-            setting = Setting(shots, place, cases, written, _sources(cases, demos), defense)
+            cases, halves = game.cases(demos.examples), game.halves(demos.examples)
+            given = None if defense is None else defense.guarantee(cases, halves, written)
+            sources = _sources(cases, demos)
+            setting = Setting(shots, place, cases, written, sources, defense, halves, given)
             found.setdefault((setting.defended, shots, place), setting)
     return tuple(found.values())
 
