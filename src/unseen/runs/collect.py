@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -19,10 +19,12 @@ from unseen.signals.base import (
     NOTHING_SHOWN,
     SHADOW,
     TARGET,
+    AdaptiveSignal,
     Ask,
     ContinuationSignal,
     Encoder,
     FollowingSignal,
+    ForeseeingSignal,
     InsideSignal,
     LikelihoodSignal,
     Materials,
@@ -238,21 +240,23 @@ def prompts_of(
     *,
     shown: Shown = NOTHING_SHOWN,
 ) -> dict[str, list[Prompt]]:
-    """What `collect` would let each role write in the first round, repetitions included."""
+    """What `collect` would let each role write, repetitions included.
+
+    Of later rounds, that is the most that can be foreseen.
+    """
     wanted = _with_comparisons(signals, models)
     neighbourhood = Neighbourhood(shown.fillers)
-    return {
-        role: [
+    written: dict[str, list[Prompt]] = {}
+    for role, model in models.items():
+        materials = _materials(role, model, models, shown, neighbourhood)
+        jobs = _jobs(role, wanted, _answered(records), shown)
+        written[role] = [
             prompt
-            for _, _, prompts in _first_prompts(
-                _jobs(role, wanted, _answered(records), shown),
-                _materials(role, model, models, shown, neighbourhood),
-            )
+            for signal, record, prompts in _first_prompts(jobs, materials)
             if not isinstance(prompts, UnscorableError)
-            for prompt in prompts
+            for prompt in (*prompts, *_foreseen_prompts(signal, record, materials))
         ]
-        for role, model in models.items()
-    }
+    return written
 
 
 def glances_of(
@@ -399,12 +403,20 @@ def _gathered(
 def _foreseen(
     signal: LikelihoodSignal, record: Record, materials: Materials
 ) -> tuple[Request, ...]:
-    if not isinstance(signal, FollowingSignal):
+    if not isinstance(signal, FollowingSignal | AdaptiveSignal):
         return ()
     try:
         return signal.foreseen(record, materials).requests
     except UnscorableError:
         return ()
+
+
+def _foreseen_prompts(
+    signal: ContinuationSignal, record: Record, materials: Materials
+) -> tuple[Prompt, ...]:
+    if not isinstance(signal, ForeseeingSignal):
+        return ()
+    return signal.foreseen(record, materials)
 
 
 def _wanted(
@@ -509,7 +521,7 @@ def _ask_model(
 ) -> Iterator[tuple[Signal, str, Any]]:
     """Signal, record id, and its value or why there is none; everything is asked at once.
 
-    What follows from answers is asked at once too, in a second round.
+    What follows from answers is asked at once too, in a second round, or in as many as it takes.
     """
     asks: list[tuple[LikelihoodSignal, Record, Ask]] = []
     for signal, record, ask in _asks(jobs, materials, tell):
@@ -537,6 +549,7 @@ def _ask_model(
     later = [row for _, _, ask in whole for row in ask.requests if row not in first]
     if later:
         engine.ensure(later, progress=lambda done, total: tell("scoring", done, total))
+    whole = _asked_on(whole, materials, engine, tell)
     yield from _ask_after_steps(asks, materials, target, engine, tell)
     for signal, record, ask in whole:
         answers = ask.read([engine.answer(request) for request in ask.requests])
@@ -547,6 +560,32 @@ def _ask_model(
                 yield signal, record.id, signal.observe(answers)
         except UnscorableError as error:
             yield signal, record.id, error
+
+
+def _asked_on(
+    asks: Sequence[tuple[LikelihoodSignal, Record, Ask]],
+    materials: Materials,
+    engine: Engine,
+    tell: Progress,
+) -> list[tuple[LikelihoodSignal, Record, Ask]]:
+    """The same, with what is asked on, round by round, until nothing is."""
+    whole = list(asks)
+    todo = [(i, one) for i, (one, _, _) in enumerate(asks) if isinstance(one, AdaptiveSignal)]
+    while todo:
+        later: list[tuple[int, AdaptiveSignal]] = []
+        requests: list[Request] = []
+        for i, signal in todo:
+            _, record, ask = whole[i]
+            answers = ask.read([engine.answer(request) for request in ask.requests])
+            with suppress(UnscorableError):  # it is said again of the value
+                if (more := signal.more(record, materials, answers)).requests:
+                    whole[i] = (signal, record, ask.then(more))
+                    requests += more.requests
+                    later.append((i, signal))
+        if requests:
+            engine.ensure(requests, progress=lambda done, total: tell("scoring", done, total))
+        todo = later
+    return whole
 
 
 def _ask_after_steps(

@@ -297,6 +297,23 @@ class FollowingSignal(LikelihoodSignal, Protocol):
         """
 
 
+@runtime_checkable
+class AdaptiveSignal(LikelihoodSignal, Protocol):
+    """Asks on after what was answered, until it knows enough.
+
+    `observe`, or `read`, gets the answers of all rounds.
+    """
+
+    def more(self, record: Record, materials: Materials, answers: Sequence[TokenStats]) -> Ask:
+        """The requests that the counted tokens of all answers lead to; none where they are enough.
+
+        Asked until there are none, so the signal itself bounds them.
+        """
+
+    def foreseen(self, record: Record, materials: Materials) -> Ask:
+        """The most that `more` may ask in all rounds, for a plan."""
+
+
 @dataclass(frozen=True)
 class OfShadow:
     """What one shadow model says of a record.
@@ -362,6 +379,14 @@ class ContinuationSignal(Protocol):
         Raises:
             UnscorableError: with the reason, where there is none.
         """
+
+
+@runtime_checkable
+class ForeseeingSignal(ContinuationSignal, Protocol):
+    """Knows what it may ask after the first prompts."""
+
+    def foreseen(self, record: Record, materials: Materials) -> tuple[Prompt, ...]:
+        """The most that `more` may ask in all rounds, for a plan."""
 
 
 @runtime_checkable
