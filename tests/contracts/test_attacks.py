@@ -26,7 +26,6 @@ from unseen.attacks.base import (
     is_fitted,
     is_fusing,
 )
-from unseen.attacks.fusion import learned
 from unseen.data.templates import Layout, RecordEncoder
 from unseen.errors import UnscorableError
 from unseen.prompts.trials import Game
@@ -52,7 +51,7 @@ from unseen.signals.base import (
 )
 from unseen.signals.frequencies import Corpus
 from unseen.signals.retrieval import Pool
-from unseen.signals.scores import AttackScores, LentOdds
+from unseen.signals.scores import AttackScores, LentOdds, learned
 from unseen.targets.access import Access, InsideTarget
 from unseen.targets.fake import FakeTarget
 from unseen.types import BoolArray, FloatArray, Record, Scores, TokenStats, Turn

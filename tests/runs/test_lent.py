@@ -9,11 +9,10 @@ import pytest
 import records
 
 import unseen
-from unseen.attacks.fusion import learned
 from unseen.errors import AccessError, ConfigError
 from unseen.runs.folder import RunFolder
 from unseen.runs.lent import BORROWED, FILE, SKETCH, borrow
-from unseen.signals.scores import Said
+from unseen.signals.scores import Said, learned
 
 pytestmark = pytest.mark.slow
 

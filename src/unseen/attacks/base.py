@@ -34,6 +34,7 @@ import numpy as np
 from unseen.errors import UnscorableError
 from unseen.signals.base import REFERENCE, SHADOW, Observations, ScoreSignal, Signal
 from unseen.signals.probed import ProbedLikelihoods
+from unseen.signals.scores import learned
 from unseen.signals.similarity import Measure
 from unseen.signals.text import CommonText
 from unseen.targets.access import Access
@@ -132,6 +133,32 @@ def lessons(known: Known | None, signal: Signal) -> tuple[dict[str, Any], BoolAr
         reason = "the known records are all members or all non-members"
         raise UnscorableError(reason)
     return values, member
+
+
+def weighed(audited: Observations, known: Known | None, signal: Signal) -> Scores:
+    """What other attacks say, weighed by one logistic model that is fitted to known records.
+
+    Args:
+        audited: whom to score.
+        known: whom to learn from.
+        signal: which attacks are weighed.
+
+    Returns:
+        The log-odds of membership.
+    """
+    try:
+        said, member = lessons(known, signal)
+    except UnscorableError as error:
+        return unscored(audited.ids, error.problem)
+    values = measured(audited, signal)
+    odds = learned(list(said.values()), member).log_odds(list(values.values())).tolist()
+    by_id = dict(zip(values, odds, strict=True))
+
+    def formula(id_: str) -> float:
+        audited.get(signal, id_)
+        return float(by_id[id_])
+
+    return score_each(audited, formula)
 
 
 def mean_logprob(stats: TokenStats) -> float:

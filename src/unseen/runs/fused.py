@@ -25,6 +25,7 @@ from unseen.attacks.base import (
 )
 from unseen.signals.base import Observations, ScoreSignal
 from unseen.signals.scores import LentOdds
+from unseen.targets.access import Access
 
 if TYPE_CHECKING:
     from unseen.runs.lent import Lent
@@ -47,13 +48,16 @@ def sources(fusing: Attack, attacks: Iterable[Attack]) -> tuple[str, ...]:
     Baselines say nothing about the model. What learns is left out too: the scores of other records
     hold the label of the record that is judged.
     """
-    compared = all(s.reference for s in fusing.signals() if isinstance(s, ScoreSignal))
+    wanted = [signal for signal in fusing.signals() if isinstance(signal, ScoreSignal)]
+    compared = all(signal.reference for signal in wanted)
+    text_only = any(getattr(signal, "text_only", False) for signal in wanted)
     return tuple(
         label(attack)
         for attack in attacks
         if not is_blind(attack)
         and not is_fitted(attack)
         and not is_fusing(attack)
+        and (attack.access <= Access.TEXT or not text_only)
         and (compared or not (needs_reference(attack) or needs_shadows(attack)))
     )
 

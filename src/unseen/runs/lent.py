@@ -20,12 +20,12 @@ from pydantic import Field, ValidationError
 
 from unseen.attacks import label
 from unseen.attacks.base import Attack
-from unseen.attacks.fusion import Fusion, learned
+from unseen.attacks.fusion import Fusion
 from unseen.data.sketch import is_sketch, shared, sketch
 from unseen.errors import ConfigError
 from unseen.runs.fused import sources
 from unseen.runs.results import Part, Results, Verdict
-from unseen.signals.scores import AttackScores, LentOdds, Weights
+from unseen.signals.scores import AttackScores, LentOdds, Weights, learned
 
 if TYPE_CHECKING:
     from unseen.runs.folder import RunFolder

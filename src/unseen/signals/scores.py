@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -120,11 +120,13 @@ class AttackScores:
     Attributes:
         of: the role of the model that was attacked.
         reference: whether attacks that need a reference model or shadow models count.
+        text_only: whether attacks that need more than text do not.
     """
 
     gives: ClassVar[type] = Said
     of: str = TARGET
     reference: bool = True
+    text_only: bool = False
 
     def gather(self, scores: Mapping[str, Scores]) -> dict[str, Said]:
         """What is said of each record that any attack has scored."""
@@ -140,3 +142,38 @@ class AttackScores:
             )
             for id_ in ids
         }
+
+
+def learned(said: Sequence[Said], member: BoolArray) -> Weights:
+    """The weights that minimise the loss on known records.
+
+    Args:
+        said: what k attacks say of each of n records.
+        member: (n,) their membership, both kinds.
+    """
+    from sklearn.impute import SimpleImputer
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    # Scores, shape (records, attacks), with NaN where there is none: the library's sign for it.
+    scores = np.array([np.where(one.scored, one.values, np.nan) for one in said])
+    some = np.flatnonzero(~np.isnan(scores).all(axis=0))  # what has scored none teaches nothing
+    filled = SimpleImputer(strategy="median", add_indicator=True)
+    scaled = StandardScaler()
+    columns: Any = make_pipeline(filled, scaled).fit_transform(scores[:, some])
+    # The solver that ends at the minimum itself, not near it.
+    model = LogisticRegression(
+        class_weight="balanced", solver="newton-cholesky", tol=1e-9, max_iter=1000
+    ).fit(columns, member)
+    median: list[float | None] = [None] * scores.shape[1]
+    for place, value in zip(some.tolist(), filled.statistics_.tolist(), strict=True):
+        median[place] = value
+    return Weights(
+        tuple(median),
+        tuple(some[filled.indicator_.features_].tolist()),
+        tuple(scaled.mean_.tolist()),
+        tuple(scaled.scale_.tolist()),
+        tuple(model.coef_[0].tolist()),
+        float(model.intercept_[0]),
+    )
