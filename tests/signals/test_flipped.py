@@ -8,7 +8,15 @@ from unseen.data.templates import Layout, RecordEncoder
 from unseen.prompts.behind import HiddenPrompts
 from unseen.prompts.templates import PAPERS, Example, as_chat
 from unseen.prompts.trials import Game
-from unseen.runs.collect import Model, prompts_of, questions
+from unseen.runs.collect import (
+    Model,
+    later_prompts_of,
+    later_questions,
+    prompts_of,
+    questions,
+)
+from unseen.runs.prompt.asked import total
+from unseen.scoring.store import Store
 from unseen.signals.base import AdaptiveSignal, ForeseeingSignal, Shown
 from unseen.signals.flipped import FlippedChoice, FlippedText, Flips
 from unseen.targets.fake import FakeTarget
@@ -254,10 +262,18 @@ def test_a_plan_foresees_the_most_that_is_asked() -> None:
     shown = Shown(behind={"target": HiddenPrompts.of(TREC, encoder, found.cases)})
     records = [case.record for case in found.cases]
     models = {"target": Model(target, encoder)}
-    foreseen = prompts_of([text], records, models, shown=shown)["target"]
-    assert len(foreseen) == len(target.prompts) == 12 * (1 + 5 * 3)
-    asked = questions([choice], records, models, shown=shown)["target"]
-    assert len(asked) == 6 * 12 * (1 + 5 * 3)
+    first, later = (
+        of([text], records, models, shown=shown)["target"] for of in (prompts_of, later_prompts_of)
+    )
+    assert (len(first), len(later)) == (12, 12 * 5 * 3)
+    assert sorted(target.prompts) == sorted(target.text(one.ids) for one in first + later)
+    first, later = (
+        of([choice], records, models, shown=shown)["target"] for of in (questions, later_questions)
+    )
+    assert (len(first), len(later)) == (6 * 12, 6 * 12 * 5 * 3)
+    with Store() as store:
+        asked = total([text, choice], [(records, models, shown)], store)
+    assert (asked.left, asked.at_most) == (12 * 7, 12 * 7 * 16)
 
 
 @pytest.mark.parametrize("signal", [FlippedText, FlippedChoice])

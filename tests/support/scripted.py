@@ -55,11 +55,15 @@ class Scripted(FakeTarget):
         stop: str = "",
     ) -> list[list[int]]:
         ending = Ending(frozenset(), stop, self.tokenizer.decode)
-        texts = ["".join(map(self._piece, _runs(prompt))) for prompt in prompts]
+        texts = [self.text(prompt) for prompt in prompts]
         self.prompts += texts
         self.longest = max_new_tokens
         answers = [self.tokenizer.encode(self.rule(text)) for text in texts]
         return [ending.until(answer[:max_new_tokens]) for answer in answers]
+
+    def text(self, ids: Sequence[int]) -> str:
+        """The text of token ids, special ones included."""
+        return "".join(map(self._piece, _runs(ids)))
 
     def _piece(self, ids: Sequence[int]) -> str:
         return _SPECIALS[ids[0] - 256] if ids[0] > 255 else self.tokenizer.decode(ids)

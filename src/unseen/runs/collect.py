@@ -240,23 +240,67 @@ def prompts_of(
     *,
     shown: Shown = NOTHING_SHOWN,
 ) -> dict[str, list[Prompt]]:
-    """What `collect` would let each role write, repetitions included.
-
-    Of later rounds, that is the most that can be foreseen.
-    """
+    """What `collect` would let each role write in the first round, repetitions included."""
     wanted = _with_comparisons(signals, models)
     neighbourhood = Neighbourhood(shown.fillers)
-    written: dict[str, list[Prompt]] = {}
+    return {
+        role: [
+            prompt
+            for _, _, prompts in _first_prompts(
+                _jobs(role, wanted, _answered(records), shown),
+                _materials(role, model, models, shown, neighbourhood),
+            )
+            if not isinstance(prompts, UnscorableError)
+            for prompt in prompts
+        ]
+        for role, model in models.items()
+    }
+
+
+def later_prompts_of(
+    signals: Iterable[Signal],
+    records: Sequence[Record],
+    models: dict[str, Model],
+    *,
+    shown: Shown = NOTHING_SHOWN,
+) -> dict[str, list[Prompt]]:
+    """The most that `collect` would let each role write in later rounds, as far as it is foreseen."""
+    foreseeing = [signal for signal in signals if isinstance(signal, ForeseeingSignal)]
+    neighbourhood = Neighbourhood(shown.fillers)
+    later: dict[str, list[Prompt]] = {}
     for role, model in models.items():
+        jobs = _jobs(role, list(dict.fromkeys(foreseeing)), _answered(records), shown)
         materials = _materials(role, model, models, shown, neighbourhood)
-        jobs = _jobs(role, wanted, _answered(records), shown)
-        written[role] = [
+        later[role] = [
             prompt
             for signal, record, prompts in _first_prompts(jobs, materials)
-            if not isinstance(prompts, UnscorableError)
-            for prompt in (*prompts, *_foreseen_prompts(signal, record, materials))
+            if not isinstance(prompts, UnscorableError) and isinstance(signal, ForeseeingSignal)
+            for prompt in signal.foreseen(record, materials)
         ]
-    return written
+    return later
+
+
+def later_questions(
+    signals: Iterable[Signal],
+    records: Sequence[Record],
+    models: dict[str, Model],
+    *,
+    shown: Shown = NOTHING_SHOWN,
+) -> dict[str, list[Request]]:
+    """The most that `collect` would ask each role in rounds that may follow from answers."""
+    adaptive = [signal for signal in signals if isinstance(signal, AdaptiveSignal)]
+    neighbourhood = Neighbourhood(shown.fillers)
+    later: dict[str, list[Request]] = {}
+    for role, model in models.items():
+        jobs = _jobs(role, list(dict.fromkeys(adaptive)), _answered(records), shown)
+        materials = _materials(role, model, models, shown, neighbourhood)
+        later[role] = [
+            request
+            for signal, record, ask in _asks(jobs, materials, lambda *_: None)
+            if not isinstance(ask, UnscorableError) and isinstance(signal, AdaptiveSignal)
+            for request in signal.foreseen(record, materials).requests
+        ]
+    return later
 
 
 def glances_of(
@@ -403,20 +447,12 @@ def _gathered(
 def _foreseen(
     signal: LikelihoodSignal, record: Record, materials: Materials
 ) -> tuple[Request, ...]:
-    if not isinstance(signal, FollowingSignal | AdaptiveSignal):
+    if not isinstance(signal, FollowingSignal):
         return ()
     try:
         return signal.foreseen(record, materials).requests
     except UnscorableError:
         return ()
-
-
-def _foreseen_prompts(
-    signal: ContinuationSignal, record: Record, materials: Materials
-) -> tuple[Prompt, ...]:
-    if not isinstance(signal, ForeseeingSignal):
-        return ()
-    return signal.foreseen(record, materials)
 
 
 def _wanted(

@@ -6,7 +6,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from unseen.runs.collect import Model, prompts_of, questions
+from unseen.runs.collect import (
+    Model,
+    later_prompts_of,
+    later_questions,
+    prompts_of,
+    questions,
+)
 from unseen.scoring.engine import Engine
 from unseen.scoring.generation import Generation
 from unseen.scoring.planner import n_tokens
@@ -45,24 +51,32 @@ def total(signals: Sequence[Signal], settings: Iterable[Asking], store: Store) -
         settings: records, models and prompts of each.
         store: what is answered already.
     """
-    left = cached = tokens = 0
-    prompts: dict[int, tuple[Model, list[Prompt]]] = {}
-    requests: dict[int, tuple[Model, list[Request]]] = {}
+    left = at_most = cached = tokens = 0
+    prompts: dict[int, tuple[Model, list[Prompt], list[Prompt]]] = {}
+    requests: dict[int, tuple[Model, list[Request], list[Request]]] = {}
     for records, models, shown in settings:
+        later = later_prompts_of(signals, records, models, shown=shown)
         for role, some in prompts_of(signals, records, models, shown=shown).items():
-            model = models[role]
-            prompts.setdefault(id(model.target), (model, []))[1].extend(some)
+            _, first, more = prompts.setdefault(id(models[role].target), (models[role], [], []))
+            first += some
+            more += later[role]
+        following = later_questions(signals, records, models, shown=shown)
         for role, asked in questions(signals, records, models, shown=shown).items():
-            model = models[role]
-            requests.setdefault(id(model.target), (model, []))[1].extend(asked)
-    for model, some in prompts.values():
-        distinct, sheets = Generation(model.target, store).remaining(some)
+            _, now, then = requests.setdefault(id(models[role].target), (models[role], [], []))
+            now += asked
+            then += following[role]
+    for model, first, more in prompts.values():
+        writing = Generation(model.target, store)
+        distinct, sheets = writing.remaining(first)
         n = sum(len(sheet.prompts) for sheet in sheets)
         left, cached = left + n, cached + len(distinct) - n
         tokens += sum(sheet.n_tokens for sheet in sheets)
-    for model, asked in requests.values():
-        wanted, batches = Engine(model.target, store).remaining(asked)
+        at_most += sum(len(sheet.prompts) for sheet in writing.remaining([*first, *more])[1])
+    for model, now, then in requests.values():
+        engine = Engine(model.target, store)
+        wanted, batches = engine.remaining(now)
         n = sum(len(batch.requests) for batch in batches)
         left, cached = left + n, cached + len(wanted) - n
         tokens += n_tokens(batches)
-    return Total(left, left, cached, tokens)
+        at_most += sum(len(batch.requests) for batch in engine.remaining([*now, *then])[1])
+    return Total(left, at_most, cached, tokens)
