@@ -197,6 +197,10 @@ def test_doctor_says_what_it_gives(server: Server, capsys: Any) -> None:
     assert {"gap", "samia[top_k=0]"} <= set(found.usable)
     assert "logprob access" in found.unusable["loss"]
     assert len(server.asked) < 12
+    server.answer = said
+    found = unseen.doctor("openai/tiny", base_url=server.url)
+    (row,) = (row for row in found.model if row.name == "seed honoured")
+    assert (row.ok, row.detail[:16]) == (False, "nothing is drawn")
     server.answer = lambda body: f"{len(server.asked)}"
     server.takes = {"max_tokens", "temperature"}
     found = unseen.doctor("openai/tiny", base_url=server.url)

@@ -352,7 +352,7 @@ class Endpoint:
 
     def _refused(self, error: Any, said: str, body: Mapping[str, Any], *, first: bool) -> Exception:
         status = error.status_code
-        shown = _names(error) + (f": {self._hidden(error.message)}" if first else "")
+        shown = _names(error) + (f": {self._hidden(_told(error))}" if first else "")
         if status == 401:
             why = "refuses the key in" if self.has_key else "asks for a key, and there is none in"
             return ModelError(f"{self.url} {why} {self.key_name}", fix=self._key())
@@ -432,7 +432,14 @@ def _shown(url: str) -> str:
 
 def _said(error: Any) -> str:
     """Everything that a server says of a fault: to be searched, never to be shown."""
-    return " ".join(map(str, (error.code, error.type, error.message)))
+    return " ".join(map(str, (error.code, error.type, error.message, error.response.text)))
+
+
+def _told(error: Any) -> str:
+    """What a server says of a fault of our own question: its sentence, or all it says."""
+    body = error.body
+    message = body.get("message") or body.get("detail") if isinstance(body, dict) else None
+    return str(message or error.response.text or error.message)
 
 
 def _names(error: Any) -> str:

@@ -57,7 +57,7 @@ def tried(target: OpenAITarget) -> Iterator[Finding]:
         same,
         "at temperature 0" if same else "not at temperature 0: scores are noisier for it",
     )
-    yield _seed(target, taken="seed" not in target.describe())
+    yield _seed(target, first, taken="seed" not in target.describe())
     yield _logprobs(target, kind)
     yield _echo(target, kind)
     answer = _ask(target, n=2)
@@ -69,7 +69,7 @@ def tried(target: OpenAITarget) -> Iterator[Finding]:
     yield Finding("tokens counted", None, usage if told else "it does not tell")
 
 
-def _seed(target: OpenAITarget, *, taken: bool) -> Finding:
+def _seed(target: OpenAITarget, greedy: str | NoAnswer, *, taken: bool) -> Finding:
     name = "seed honoured"
     if not taken:
         return Finding(name, False, "not taken: what is drawn cannot be drawn again")  # noqa: FBT003
@@ -78,6 +78,8 @@ def _seed(target: OpenAITarget, *, taken: bool) -> Finding:
         return Finding(name, None, "not known: it does not answer")
     if one != again:
         return Finding(name, False, "the same seed draws other text")  # noqa: FBT003
+    if one == other == greedy:
+        return Finding(name, False, "nothing is drawn: it writes the same at temperature 1 and 0")  # noqa: FBT003
     if one == other:
         return Finding(name, None, "not known: another seed draws the same text")
     return Finding(name, True, "the same seed draws the same text, another one another")  # noqa: FBT003
