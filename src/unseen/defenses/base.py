@@ -81,7 +81,8 @@ class Guarantee:
         """What who relies on it has to know."""
         found = [
             "the noise is drawn from a seed, so that a run can be repeated: it is for measuring, not for "
-            "production"
+            "production",
+            "labels, and how many demonstrations there are, stay as they are: no epsilon covers them",
         ]
         if self.rate < 1:
             found.append(
@@ -90,8 +91,7 @@ class Guarantee:
             )
         if self.degenerate:
             found.append(
-                "the noise drowns the probabilities: the demonstrations are random tokens, and what still "
-                "leaks is their number, labels and form"
+                "the noise drowns the probabilities: the demonstrations are hardly more than random tokens"
             )
         return tuple(found)
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from unseen.report import defences, prompt
 from unseen.report import language as say
-from unseen.report import prompt
 from unseen.report.sections import label_of, subject
 from unseen.report.summary import number, percent_rate
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from unseen.runs.results import AttackResult, DriftShape, Results
+    from unseen.runs.results import AttackResult, DriftShape, Number, Results
     from unseen.runs.study import StudyResults
     from unseen.types import FloatArray
 
@@ -241,6 +241,57 @@ def _settings_figure(panels: Sequence[tuple[str, prompt.Series]]) -> Figure:
     figure.subplots_adjust(
         left=0.14 / len(panels) + 0.01, right=0.965, bottom=0.315, top=0.985, wspace=0.08
     )
+    return figure
+
+
+def tradeoff(results: Results) -> Drawing | None:
+    """Advantage against right answers, with and without defences; None where one of them is not known."""
+    attack = defences.strongest(results)
+    points: list[tuple[str, str, Number, Number]] = []
+    for one in results.defences:
+        for row in one.attacks:
+            if row.attack != attack or one.accuracy is None or one.accuracy_before is None:
+                continue
+            for what, x, y in (
+                ("without", one.accuracy_before, row.before.advantage),
+                (f"{one.defense}, not known", one.accuracy, row.fixed.advantage),
+                (one.defense, one.accuracy, row.recalibrated.advantage),
+            ):
+                if y is not None:
+                    points.append((what, one.defense, x, y))
+    kept = list({point[0]: point for point in points}.values())
+    if not kept:
+        return None
+    with _settings():
+        svg = _svg(_tradeoff_figure(str(attack), kept), "defences")
+    words = "; ".join(
+        f"{what}: advantage {number(y, 2)}, right answers {number(x, 2)}" for what, _, x, y in kept
+    )
+    return Drawing(svg, f"Advantage of {attack} against right answers. {words}.")
+
+
+def _tradeoff_figure(attack: str, points: Sequence[tuple[str, str, Number, Number]]) -> Figure:
+    figure, axes = _canvas()
+    axes.axhline(0.0, color=_INK, linewidth=0.9, linestyle=(0, (4, 3)))
+    names = list(dict.fromkeys(defense for what, defense, _, _ in points if what != "without"))
+    for what, defense, x, y in points:
+        without, known = what == "without", what == defense
+        place = names.index(defense) if defense in names else 0
+        colour = _INK if without else _STYLES[place % len(_STYLES)][0]
+        axes.errorbar(
+            [x.value], [y.value],
+            xerr=[[max(0.0, x.value - x.ci[0])], [max(0.0, x.ci[1] - x.value)]],
+            yerr=[[max(0.0, y.value - y.ci[0])], [max(0.0, y.ci[1] - y.value)]],
+            color=colour, marker="*" if without else _MARKS[place % len(_MARKS)],
+            markersize=10 if without else 6, markerfacecolor=colour if without or known else "none",
+            linestyle="none", elinewidth=0.9, capsize=2.5,
+            label=_brief(what, 28) if without or known else None,
+        )  # fmt: skip
+    axes.set_xlabel("right answers about records outside the prompt")
+    axes.set_ylabel(f"advantage of {_brief(attack)}")
+    axes.xaxis.set_major_formatter(lambda value, _: f"{100 * value:g}%")
+    _plain(axes)
+    _legend(axes)
     return figure
 
 

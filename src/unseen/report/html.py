@@ -111,6 +111,7 @@ def render(folder: RunFolder, results: Results, *, reveal: bool = False) -> str:
         "roc": figures.roc(results),
         "drift": figures.shapes(results),
         "settings": figures.settings(results),
+        "defences": figures.tradeoff(results),
     }
     records = None
     # Of invalid evidence a threshold, or an order, would be a finding.

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
+from unseen.report import defences, prompt
 from unseen.report import language as say
-from unseen.report import prompt
 from unseen.report.summary import (
     APART_HEADER,
     apart,
@@ -140,11 +140,12 @@ def sections(results: Results, about: Mapping[str, Any] | None = None) -> tuple[
     """
     about = about or {}
     gap, steps = results.optimization_gap, (*_drift(results), *_stability(results))
-    settings = _settings(results)
+    settings, defended = _settings(results), _defences(results)
     return (
         Section("evidence", "Is the evidence valid?", _evidence(results)),
         Section("attacks", "How well do the attacks work?", _attacks(results)),
         *((Section("settings", "In which setting does it leak?", settings),) if settings else ()),
+        *((Section("defences", "What does a defence help?", defended),) if defended else ()),
         *(
             (Section("kinds", "Non-members of other kinds", _kinds(results)),)
             if results.apart
@@ -237,6 +238,37 @@ def _settings(results: Results) -> tuple[Block, ...]:
         intervals=tuple(prompt.aucs(results)),
     )
     return (*blocks, Text(prompt.SETTINGS), Figure("settings"), grid)
+
+
+def _defences(results: Results) -> tuple[Block, ...]:
+    """What defences of a prompt take and cost; nothing where there is none."""
+    if not results.defences:
+        return ()
+    withheld: list[Block] = [Text(say.WITHHELD, strong=True)] if results.invalid else []
+    blocks: list[Block] = [*withheld, Text(defences.LEAD)]
+    if not results.invalid:
+        blocks.append(Bullets(tuple(defences.sentences(results))))
+    blocks += [
+        Figure("defences"),
+        Grid(
+            defences.LEAKAGE_HEADER,
+            tuple(defences.leakage(results)),
+            numeric=frozenset(range(2, 8)),
+        ),
+    ]
+    rates = defences.rates(results)
+    if rates:
+        blocks.append(
+            Grid(defences.rates_header(results), tuple(rates), numeric=frozenset({2, 3, 4}))
+        )
+    blocks += [
+        Text(defences.COST),
+        Grid(defences.COST_HEADER, tuple(defences.cost(results)), numeric=frozenset({1, 2, 3, 4})),
+    ]
+    notes = defences.notes(results)
+    if notes:
+        blocks.append(Bullets(tuple(notes)))
+    return tuple(blocks)
 
 
 def _kinds(results: Results) -> tuple[Block, ...]:

@@ -8,8 +8,8 @@ from rich.table import Table
 from rich.text import Text
 
 from unseen.errors import short, visible
+from unseen.report import defences, prompt
 from unseen.report import language as say
-from unseen.report import prompt
 from unseen.report.summary import (
     APART_HEADER,
     apart,
@@ -55,6 +55,9 @@ def show(results: Results, console: Console) -> None:
     if results.settings:
         console.print(_settings(results))
         console.print()
+    if results.defences:
+        console.print(_defences(results))
+        console.print()
     for pair, difference, means in gains(results):
         console.print(Text(f"  {visible(f'{pair} {difference}: {means}')}"))
     for line in say.steps_in_lines(results):
@@ -81,6 +84,18 @@ def _settings(results: Results) -> Table:
         heading = Text(visible(name))
         table.add_column(heading, overflow="fold", justify="left" if at < 1 else "right")
     for line in lines:
+        table.add_row(*(Text(short(visible(cell), 80)) for cell in line))
+    return table
+
+
+def _defences(results: Results) -> Table:
+    title = Text(
+        "what a defence takes from who does not know of it and who does, and what it costs"
+    )
+    table = Table(box=None, pad_edge=False, title=title, title_justify="left")
+    for at, name in enumerate(defences.TERMINAL_HEADER):
+        table.add_column(name, overflow="fold", justify="left" if at < 2 else "right")
+    for line in defences.in_lines(results):
         table.add_row(*(Text(short(visible(cell), 80)) for cell in line))
     return table
 

@@ -597,6 +597,9 @@ class Defended(Part):
     before: Attacker = Field(description="without the defence")
     fixed: Attacker = Field(description="thresholds, and what it has learned, are from before")
     recalibrated: Attacker = Field(description="both are from other defended trials")
+    difference: Number | None = Field(
+        None, description="AUC of who knows of the defence minus AUC without it, paired"
+    )
 
 
 class GuaranteeFacts(Part):

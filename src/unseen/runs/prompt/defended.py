@@ -100,12 +100,14 @@ def defence(
         if row.kind != "attack" or name not in before:
             continue
         learnt = is_learnt(row)
+        gain = judge.gain(name, UNDEFENDED, before[name], after[name], learnt=learnt)
         found.append(
             Defended(
                 attack=name,
                 before=_attacker(judge, fpr, before[name], learnt=learnt),
                 fixed=_attacker(judge, fpr, fixed[name], before[name], learnt=learnt),
                 recalibrated=_attacker(judge, fpr, after[name], learnt=learnt),
+                difference=gain.difference,
             )
         )
     return about.model_copy(update={"fpr": fpr, "attacks": tuple(found)})
