@@ -26,6 +26,7 @@ says `scenario: ClassVar[str] = "prompt"`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, cast, runtime_checkable
 
@@ -133,6 +134,37 @@ def lessons(known: Known | None, signal: Signal) -> tuple[dict[str, Any], BoolAr
         reason = "the known records are all members or all non-members"
         raise UnscorableError(reason)
     return values, member
+
+
+def examples(
+    known: Known | None, row: Callable[[Observations, str], FloatArray]
+) -> tuple[FloatArray, BoolArray]:
+    """What an attack that learns from numbers of each record can learn from.
+
+    Args:
+        known: whom to learn from.
+        row: observations and record id -> its numbers, shape (d,); raises UnscorableError where there
+            are none.
+
+    Returns:
+        (n, d) numbers of the records that have them, sorted by id, and (n,) their membership.
+
+    Raises:
+        UnscorableError: where nobody is known, or one side only.
+    """
+    if known is None:
+        reason = "no records of known membership to learn from"
+        raise UnscorableError(reason)
+    labels = dict(zip(known.observations.ids, known.member.tolist(), strict=True))
+    rows: dict[str, FloatArray] = {}
+    for id_ in sorted(labels):
+        with suppress(UnscorableError):
+            rows[id_] = row(known.observations, id_)
+    member = np.array([labels[id_] for id_ in rows], dtype=bool)
+    if member.all() or not member.any():
+        reason = "the known records are all members or all non-members"
+        raise UnscorableError(reason)
+    return np.array(list(rows.values())), member
 
 
 def weighed(audited: Observations, known: Known | None, signal: Signal) -> Scores:

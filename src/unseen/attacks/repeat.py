@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 from unseen.attacks.base import PROMPT, Known, check_choice, score_each
 from unseen.signals.base import Observations, Signal
-from unseen.signals.completed import Completed, Completion
+from unseen.signals.completed import COMPARE, Compare, Completed, Completion
 from unseen.targets.access import Access
 from unseen.types import Scores
-
-Compare = Literal["full", "completion"]
 
 
 @dataclass(frozen=True)
@@ -42,7 +40,7 @@ class Repeat:
     encoder: str = "minilm"
 
     def __post_init__(self) -> None:
-        check_choice("compare", self.compare, ("full", "completion"))
+        check_choice("compare", self.compare, COMPARE)
         self.signals()  # refuses what cannot be done
 
     def signals(self) -> tuple[Signal, ...]:
@@ -57,6 +55,6 @@ class Repeat:
 
         def formula(id_: str) -> float:
             seen: Completion = audited.get(signal, id_)
-            return seen.full if self.compare == "full" else seen.rest
+            return seen.by(self.compare)
 
         return score_each(audited, formula)

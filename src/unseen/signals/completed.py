@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from unseen.errors import UnscorableError
 from unseen.signals.answered import behind_of, text_of
@@ -15,6 +15,9 @@ from unseen.types import Prompt, Record, Sampling
 
 ASKS = "Complete the following sentence: "
 """Before the first words, where the model is talked to in messages."""
+
+Compare = Literal["full", "completion"]
+COMPARE: tuple[Compare, ...] = ("full", "completion")
 
 _WORD = re.compile(r"\S+")
 
@@ -30,6 +33,10 @@ class Completion:
 
     full: float
     rest: float
+
+    def by(self, compare: Compare) -> float:
+        """The similarity of whole texts ("full"), or without the first words ("completion")."""
+        return self.full if compare == "full" else self.rest
 
 
 @dataclass(frozen=True)
