@@ -109,6 +109,10 @@ def test_score_evaluate_ls_schema(files, capsys) -> None:
     assert "min_k_pp" in capsys.readouterr().out
     assert run(["ls", "attacks", "--explain"]) == 0
     assert "arXiv" in capsys.readouterr().out
+    assert run(["ls", "defenses"]) == 0
+    assert "rewrite_filter" in capsys.readouterr().out
+    assert run(["ls", "defenses", "--explain"]) == 0
+    assert "sigma" in capsys.readouterr().out
     assert run(["schema"]) == 0
     assert json.loads(capsys.readouterr().out)["title"] == "Results"
 

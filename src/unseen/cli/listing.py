@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import inspect
 import json
-from typing import Annotated
+from collections.abc import Callable, Iterable
+from typing import Annotated, Any
 
 from cyclopts import App, Parameter
 
 from unseen.cli.output import out, show_error
-from unseen.errors import visible
+from unseen.errors import ConfigError, visible
+
+Facts = dict[str, object]
 
 app = App(name="ls", help="List what there is.")
 
@@ -24,14 +27,51 @@ def attacks(
         explain: also say what each computes, its fields and its paper.
         json_: as JSON.
     """
-    from unseen.attacks import BrokenAttackError, names
+    from unseen.attacks import names
 
-    facts: list[dict[str, object]] = []
-    broken: list[BrokenAttackError] = []
-    for name in names():
+    header = ("attack", "needs", "what it says of a record")
+    return _listed(names(), _facts, header, _cells, explain=explain, json_=json_)
+
+
+@app.command
+def defenses(
+    *, explain: bool = False, json_: Annotated[bool, Parameter(name="--json", negative=())] = False
+) -> int:
+    """List what the owner of a prompt can do: `unseen audit prompt --defenses NAME` shows what it does.
+
+    Args:
+        explain: also say what each changes, its fields and its paper.
+        json_: as JSON.
+    """
+    from unseen.defenses import find, names
+
+    header = ("defence", "what it does")
+    return _listed(
+        names(),
+        lambda name: _about(find(name), name),
+        header,
+        lambda fact: (fact["name"], fact["summary"]),
+        explain=explain,
+        json_=json_,
+    )
+
+
+def _listed(
+    names: Iterable[str],
+    facts_of: Callable[[str], Facts],
+    header: tuple[str, ...],
+    cells: Callable[[Facts], tuple[object, ...]],
+    *,
+    explain: bool,
+    json_: bool,
+) -> int:
+    """Lists files of a folder; those that cannot be loaded are named, and stop nothing else."""
+    facts: list[Facts] = []
+    broken: list[ConfigError] = []
+    for name in names:
         try:
-            facts.append(_facts(name))
-        except BrokenAttackError as error:
+            facts.append(facts_of(name))
+        except ConfigError as error:
             broken.append(error)
     if json_:
         print(json.dumps(facts, indent=1))
@@ -39,48 +79,57 @@ def attacks(
         for fact in facts:
             _explain(fact)
     else:
-        _table(facts)
+        _table(header, map(cells, facts))
     for fault in broken:
         show_error(fault)
     return 2 if broken else 0
 
 
-def _facts(name: str) -> dict[str, object]:
+def _about(cls: Any, name: str) -> Facts:
+    """What every file of a folder says of itself."""
     import dataclasses
-    from typing import Any, cast
 
-    from unseen.attacks import find
-    from unseen.attacks.base import is_blind, is_fitted
-
-    cls = find(name)
     doc = inspect.getdoc(cls) or ""
     return {
         "name": name,
         "summary": doc.partition("\n")[0],
-        "needs": cls.access.word,
-        "roles": sorted({signal.of for signal in cls().signals()}),
-        "blind": is_blind(cls()),
-        "fitted": is_fitted(cls()),
-        "fields": {f.name: f.default for f in dataclasses.fields(cast("Any", cls))},
+        "fields": {f.name: f.default for f in dataclasses.fields(cls)},
         "paper": cls.paper,
         "doc": doc,
     }
 
 
-def _table(facts: list[dict[str, object]]) -> None:
+def _facts(name: str) -> Facts:
+    from unseen.attacks import find
+    from unseen.attacks.base import is_blind, is_fitted
+
+    cls = find(name)
+    return {
+        **_about(cls, name),
+        "needs": cls.access.word,
+        "roles": sorted({signal.of for signal in cls().signals()}),
+        "blind": is_blind(cls()),
+        "fitted": is_fitted(cls()),
+    }
+
+
+def _cells(fact: Facts) -> tuple[object, ...]:
+    return fact["name"], _needs(fact), fact["summary"]
+
+
+def _table(header: tuple[str, ...], rows: Iterable[tuple[object, ...]]) -> None:
     from rich.table import Table
     from rich.text import Text
 
     table = Table(box=None, pad_edge=False)
-    for column in ("attack", "needs", "what it says of a record"):
+    for column in header:
         table.add_column(column)
-    for fact in facts:
-        cells = (fact["name"], _needs(fact), fact["summary"])
-        table.add_row(*(Text(visible(str(cell))) for cell in cells))
+    for row in rows:
+        table.add_row(*(Text(visible(str(cell))) for cell in row))
     out().print(table)
 
 
-def _needs(fact: dict[str, object]) -> str:
+def _needs(fact: Facts) -> str:
     if fact["blind"]:
         return "nothing"
     roles = fact["roles"]
@@ -89,9 +138,10 @@ def _needs(fact: dict[str, object]) -> str:
     return " + ".join([str(fact["needs"]), *more])
 
 
-def _explain(fact: dict[str, object]) -> None:
+def _explain(fact: Facts) -> None:
     console = out()
-    console.print(f"[bold]{fact['name']}[/bold]  needs {_needs(fact)}")
+    needs = f"  needs {_needs(fact)}" if "needs" in fact else ""
+    console.print(f"[bold]{fact['name']}[/bold]{needs}")
     for line in str(fact["doc"]).splitlines():
         console.print(f"  {visible(line)}", markup=False)
     fields = fact["fields"]

@@ -1,0 +1,94 @@
+"""Any target behind a fixed prompt: as its owner has deployed it, tried without deploying it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import replace
+
+from unseen.errors import ConfigError
+from unseen.targets.access import LogprobTarget
+from unseen.targets.defended import DefendedTarget
+from unseen.types import (
+    GREEDY,
+    Batch,
+    FloatArray,
+    IntArray,
+    Sampling,
+    TokenStats,
+)
+
+
+class PromptedTarget(DefendedTarget):
+    """A target that reads a fixed text before whatever it is asked.
+
+    For a prompt that is one text. It stands where a deployed one would: an audit of an observed prompt
+    sends what an adversary sends, and nothing comes before that. Messages of a chat cannot be put behind
+    a text; the game of `unseen.audit_prompt` writes such prompts itself.
+
+    Args:
+        inner: the model.
+        prompt: what it reads first, demonstrations and all.
+
+    Raises:
+        ConfigError: where the prompt leaves no room in the context, or is empty.
+    """
+
+    whole_answers = False
+
+    def __init__(self, inner: LogprobTarget, prompt: str) -> None:
+        super().__init__(inner, ["prompted", hashlib.sha256(prompt.encode()).hexdigest()])
+        begin = inner.tokenizer.bos_id
+        self._begin = begin
+        self._before = (*(() if begin is None else (begin,)), *inner.tokenizer.encode(prompt))
+        if not prompt or len(self._before) >= inner.max_length:
+            raise ConfigError(
+                "the prompt is empty" if not prompt else
+                f"the prompt has {len(self._before)} tokens, and {inner.name} reads {inner.max_length}",
+                fix="name the model itself where there is no prompt" if not prompt else
+                "a shorter prompt, or a model with a longer context",
+            )  # fmt: skip
+
+    @property
+    def max_length(self) -> int:
+        """What is left of the inner target's context."""
+        return self._inner.max_length - len(self._before)
+
+    def generate(
+        self,
+        prompts: Sequence[Sequence[int]],
+        *,
+        max_new_tokens: int,
+        sampling: Sampling = GREEDY,
+        numbers: Sequence[int] | None = None,
+        stop: str = "",
+    ) -> list[list[int]]:
+        """Continuations of the prompt and what is sent after it."""
+        return super().generate(
+            [self._whole(prompt) for prompt in prompts],
+            max_new_tokens=max_new_tokens,
+            sampling=sampling,
+            numbers=numbers,
+            stop=stop,
+        )
+
+    def top_token(self, prompts: Sequence[Sequence[int]]) -> list[int]:
+        """The most likely next token behind the prompt."""
+        return super().top_token([self._whole(prompt) for prompt in prompts])
+
+    def execute(self, batch: Batch) -> list[TokenStats]:
+        """Statistics behind the prompt, which is read once a batch."""
+        rows = tuple(replace(row, context=self._whole(row.context)) for row in batch.requests)
+        return super().execute(Batch(self._whole(batch.prefix), rows))
+
+    def next_token_probabilities(
+        self, prompts: Sequence[Sequence[int]], *, top: int = 100, among: IntArray | None = None
+    ) -> tuple[IntArray, FloatArray]:
+        """The distribution behind the prompt."""
+        whole = [self._whole(prompt) for prompt in prompts]
+        return super().next_token_probabilities(whole, top=top, among=among)
+
+    def _whole(self, ids: Sequence[int]) -> tuple[int, ...]:
+        """All that the model reads: the text begins once."""
+        sent = ids[1:] if ids and ids[0] == self._begin else ids
+        return (*self._before, *sent)
