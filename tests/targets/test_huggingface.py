@@ -582,6 +582,7 @@ def test_prompts_of_unlike_lengths_go_together_only_where_filling_works(
 ) -> None:
     prompts = [[5, 6, 7], list(range(2, 30)), [9]]
     target = HFTarget(folders("llama"), dtype="float64")
+    target._continues = False
     one_by_one = [target.generate([p], max_new_tokens=6)[0] for p in prompts]
     passes = []
     monkeypatch.setattr(
@@ -691,6 +692,19 @@ def test_generation_and_top_token_follow_the_adapter(
     )
     assert made != plain.generate(prompts, max_new_tokens=9)
     assert [one[0] for one in made] == target.top_token(prompts)
+
+
+def test_an_adapter_and_its_base_remember_apart(lora: Path) -> None:
+    target = HFTarget(lora, dtype="float32", reference="base")
+    prompts = [list(range(2, 40)), list(range(2, 30)), [*range(2, 30), 9, 9]]
+    made = []
+    for one in (target, target.reference, target, target.reference):
+        made.append(one.generate(prompts, max_new_tokens=9))
+        assert one._continues is True
+        one._continues = False
+        assert one.generate(prompts, max_new_tokens=9) == made[-1]
+        one._continues = True
+    assert made[0] != made[1]
 
 
 def test_fingerprints_of_an_adapter_and_its_base(

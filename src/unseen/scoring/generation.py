@@ -9,7 +9,7 @@ from typing import Protocol, runtime_checkable
 from unseen.errors import UnscorableError
 from unseen.scoring.asking import Asking, Budget
 from unseen.scoring.store import Store, key_of_prompt
-from unseen.targets.access import Withheld, is_withheld
+from unseen.targets.access import Withheld, is_withheld, tokens_read
 from unseen.targets.characters import tokens_of
 from unseen.types import Prompt, Sampling
 
@@ -108,8 +108,9 @@ class Generation(Asking[Prompt, Sheet]):
             # Kept one by one: whatever stops the run, none that has come is asked for again.
             for row, ids in self._target.each(rows):
                 self._store.put_texts([(self._key(row), ids)])
-                self._count(row, ids)
+                self._count(len(row.ids), [ids])
             return
+        before = tokens_read(self._target)
         made = self._target.generate(
             [row.ids for row in rows],
             max_new_tokens=max(row.max_new_tokens for row in rows),
@@ -122,12 +123,13 @@ class Generation(Asking[Prompt, Sheet]):
             # A token follows from those before it: what is cut off later could have been at once.
             answers = [ids[: row.max_new_tokens] for ids, row in zip(made, rows, strict=True)]
         self._store.put_texts(zip(map(self._key, rows), answers, strict=True))
-        for row, ids in zip(rows, answers, strict=True):
-            self._count(row, ids)
+        after = tokens_read(self._target)
+        in_all = sum(len(row.ids) for row in rows)
+        self._count(in_all if after is None else after - (before or 0), answers)
 
-    def _count(self, row: Prompt, ids: Sequence[int]) -> None:
+    def _count(self, n_read: int, answers: Sequence[Sequence[int]]) -> None:
         tokenizer = getattr(self._target, "tokenizer", None)
-        self.n_tokens += tokens_of(tokenizer, len(row.ids) + len(ids))
+        self.n_tokens += tokens_of(tokenizer, n_read + sum(map(len, answers)))
 
     def _cut(self, questions: Sequence[Prompt], *, most: int | None = None) -> list[Sheet]:
         # Even where one row fills the budget, the next sheets hold fewer.

@@ -218,6 +218,19 @@ def is_withheld(ids: Sequence[int]) -> bool:
     return bool(ids) and ids[0] < 0
 
 
+def tokens_read(target: object) -> int | None:
+    """Tokens of prompts that it has read so far, to go on after them; None where it does not count them.
+
+    A target that remembers some, and reads less than it is given, says so by a property `n_read`.
+    """
+    return getattr(target, "n_read", None)
+
+
+def tokens_remembered(target: object) -> int:
+    """Tokens of prompts that it can remember for others that begin alike: its property `memory_tokens`."""
+    return int(getattr(target, "memory_tokens", 0))
+
+
 def is_adapted(target: LogprobTarget) -> bool:
     """Whether the target is an adapter on a base; it then says so by a property `has_adapter`."""
     return bool(getattr(target, "has_adapter", False))

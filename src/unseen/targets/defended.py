@@ -12,7 +12,14 @@ import json
 from collections.abc import Callable, Sequence
 from typing import cast
 
-from unseen.targets.access import Access, LogprobTarget, NextTokenTarget, is_withheld
+from unseen.targets.access import (
+    Access,
+    LogprobTarget,
+    NextTokenTarget,
+    is_withheld,
+    tokens_read,
+    tokens_remembered,
+)
 from unseen.types import (
     GREEDY,
     Batch,
@@ -68,6 +75,16 @@ class DefendedTarget:
     def batch_tokens(self) -> int:
         """The inner target's batch size."""
         return self._inner.batch_tokens
+
+    @property
+    def n_read(self) -> int | None:
+        """What the inner target has read of prompts, if it counts."""
+        return tokens_read(self._inner)
+
+    @property
+    def memory_tokens(self) -> int:
+        """What the inner target remembers of prompts."""
+        return tokens_remembered(self._inner)
 
     def describe(self) -> dict[str, str]:
         """The inner target's facts."""

@@ -23,10 +23,12 @@ import numpy as np
 
 from unseen.errors import ModelError, OutOfMemoryError, TargetError, need
 from unseen.targets.access import Access
+from unseen.targets.continuing import Continuing, Inputs
 from unseen.targets.ending import Ending
 from unseen.targets.files import Source, fingerprint_of, locate, no_base
 from unseen.targets.loading import load
 from unseen.targets.moments import moments, split
+from unseen.targets.prefixes import Prefixes
 from unseen.targets.quiet import quiet
 from unseen.targets.sampling import Drawer, chance
 from unseen.targets.tokenizer import HFTokenizer
@@ -50,6 +52,7 @@ if TYPE_CHECKING:
     from unseen.targets.inside.steps import StepCheck
     from unseen.targets.looks import Look, Seen, StepLook, Weights
 
+Ids = tuple[int, ...]
 Padding = Literal["right", "left"]
 Processor = Callable[["torch.Tensor", "torch.Tensor"], "torch.Tensor"]
 """What the next token is chosen from: token ids and scores to scores."""
@@ -60,9 +63,12 @@ _HEAD_ROWS = {"cpu": 256, "cuda": 512}
 _CACHE_BYTES = {"cpu": 2**20}
 # On a CPU larger batches are no faster, and hold more padding.
 _BATCH_TOKENS = {"cpu": 512, "cuda": 16_384}
+# What has been read of prompts is kept within this, or within a share of the device's free memory.
+_MEMORY_BYTES = 2**29
+_MEMORY_SHARE = 8
 _PROBE_LENGTH = 8
 # What models say whose cache works in another way.
-_CACHE_ERRORS = (TypeError, AttributeError, ValueError, NotImplementedError, RuntimeError)
+_CACHE_ERRORS = (TypeError, AttributeError, ValueError, LookupError, RuntimeError)
 _GREEDY: dict[str, Any] = {
     "do_sample": False,
     "num_beams": 1,
@@ -188,6 +194,11 @@ class HFTarget:
         with torch.inference_mode(), self._adapter():
             self._refuse_encoders()
             self.head_apart = self._head_can_run_apart()
+        self._continuing = self._new_continuing()
+        self._continues: bool | None = None
+        self._longest_tried = 0
+        self._token_bytes = 1
+        self._n_read_anew = 0
         self._fills: bool | None = None
         self._step_works: bool | None = None
         self.prefix_cache: bool | None = None if self._decoder is not None else False
@@ -266,8 +277,23 @@ class HFTarget:
         self.name = f"{self._source.model_name} (base)"
         self.fingerprint = self._fingerprint(plain)
         self._prefix = None
+        self._continuing = self._new_continuing()
         self._opened = None
         self._reference = None
+
+    @property
+    def n_read(self) -> int:
+        """Tokens of prompts that it has read so far, to go on after them."""
+        return self._n_read_anew + self._continuing.n_read
+
+    @property
+    def memory_tokens(self) -> int:
+        """Tokens of prompts that it remembers for others that begin alike; 0 where it reads all anew."""
+        import torch
+
+        with torch.inference_mode(), self._adapter(), _memory_errors(torch), quiet():
+            works = self._continuing_works([tuple(self._probe()[0].tolist())])
+        return self._continuing.memory.most_bytes // self._token_bytes if works else 0
 
     def _fingerprint(self, source: Source) -> str:
         bits = "" if source.bits is None else f"-{source.bits}bit"
@@ -302,10 +328,10 @@ class HFTarget:
     ) -> list[list[int]]:
         """Continuations; the end of a text, turn or context, or what completes `stop`, ends one early.
 
-        Prompts are run together, the short ones filled up on the left, where the model gives the
-        same answer that way. In low precision, rounding that depends on the company can still
-        change a draw. What a checkpoint's generation_config.json says of penalties and sampling is
-        left aside.
+        Prompts are run together, the short ones filled up on the left, and what they or earlier ones
+        begin alike with is read once, where the model gives the same answer that way. In low
+        precision, rounding that depends on the company can still change a draw. What a checkpoint's
+        generation_config.json says of penalties and sampling is left aside.
 
         Raises:
             OutOfMemoryError: where they do not fit together.
@@ -313,10 +339,11 @@ class HFTarget:
         import torch
 
         ending = Ending(frozenset(self._ends()), stop, self.tokenizer.decode)
-        rows = list(zip(prompts, numbers or [0] * len(prompts), strict=True))
+        texts = [tuple(prompt) for prompt in prompts]
+        rows = list(zip(texts, numbers or [0] * len(prompts), strict=True))
         made: list[list[int]] = [[] for _ in rows]
         with torch.inference_mode(), self._adapter(), _memory_errors(torch), quiet():
-            for places in self._together([len(prompt) for prompt in prompts], max_new_tokens):
+            for places in self._together(texts, max_new_tokens):
                 room = min(max_new_tokens, self.max_length - len(rows[places[0]][0]))
                 if room < 1:
                     continue
@@ -325,30 +352,37 @@ class HFTarget:
                     made[i] = ids
         return made
 
-    def _together(self, lengths: Sequence[int], max_new_tokens: int) -> list[list[int]]:
+    def _together(self, prompts: Sequence[Ids], max_new_tokens: int) -> list[list[int]]:
         """Places of prompts that can be continued in one go."""
         alone: list[list[int]] = []
         by_length: dict[int, list[int]] = {}
-        for i, n in enumerate(lengths):
+        for i, n in enumerate(map(len, prompts)):
             if n + max_new_tokens <= self.max_length:
                 by_length.setdefault(n, []).append(i)
             else:
                 alone.append([i])
-        if len(by_length) > 1 and self._filling_works():
+        if len(by_length) > 1 and (self._continuing_works(prompts) or self._filling_works()):
             return [sorted(i for of_length in by_length.values() for i in of_length), *alone]
         return [*by_length.values(), *alone]
 
     def _continued(
         self,
-        rows: Sequence[tuple[Sequence[int], int]],
+        rows: Sequence[tuple[Ids, int]],
         room: int,
         sampling: Sampling,
         ending: Ending,
     ) -> list[list[int]]:
-        chances = [chance(prompt, sampling, number) for prompt, number in rows]
-        drawn: list[Processor] = [Drawer(sampling, chances)] if sampling.temperature else []
         prompts = [prompt for prompt, _ in rows]
+        chances = [chance(prompt, sampling, number) for prompt, number in rows]
+        if self._continuing_works(prompts):
+            try:
+                return self._continuing.write(prompts, room, ending, sampling, chances)
+            except (RuntimeError, MemoryError):
+                self._continuing.memory.forget()  # it may be what there is no room for
+                raise
+        drawn: list[Processor] = [Drawer(sampling, chances)] if sampling.temperature else []
         fewest = min(sampling.fewest, room)
+        self._n_read_anew += sum(map(len, prompts))
         if self._sees_virtual_tokens():
             processors = [*self._open_ended(len(prompts[0]), fewest), *drawn]
             written = self._behind_virtual_tokens(prompts, room, processors, ending)
@@ -370,6 +404,32 @@ class HFTarget:
         if not (fewest and ends):
             return []
         return [MinNewTokensLengthLogitsProcessor(n_read, fewest, ends, device=str(self.device))]
+
+    def _new_continuing(self, most_bytes: int | None = None) -> Continuing:
+        import torch
+
+        if most_bytes is None:
+            on_cpu = self.device.type != "cuda"
+            free = 0 if on_cpu else torch.cuda.mem_get_info(self.device)[0]
+            most_bytes = max(_MEMORY_BYTES, free // _MEMORY_SHARE)
+        return Continuing(self._logits_after, Prefixes(most_bytes), self.batch_tokens, self.device)
+
+    def _logits_after(self, inputs: Inputs) -> torch.Tensor:
+        """Logits after the last token of each row, shape (rows, vocabulary)."""
+        self._check_vocabulary(inputs.ids)
+        given: dict[str, Any] = {
+            "input_ids": inputs.ids,
+            "attention_mask": inputs.mask,
+            self._cache_argument: inputs.cache,
+            "use_cache": True,
+        }
+        if self._takes_positions:
+            given["position_ids"] = inputs.places
+        if self.head_apart:
+            last: torch.Tensor = self._head(self._decoder(**given).last_hidden_state[:, -1])
+        else:
+            last = self._model(**given).logits[:, -1]
+        return last
 
     def _behind_virtual_tokens(
         self,
@@ -526,7 +586,7 @@ class HFTarget:
 
         weights = self._learning_weights()
         before = [weight.detach().clone() for weight in weights]
-        self._prefix = None
+        self._forget()
         try:
             with self._adapter():
                 with _memory_errors(torch):
@@ -548,7 +608,12 @@ class HFTarget:
                     weight.requires_grad_(requires_grad=False)
                     weight.grad = None
                     weight.copy_(old)
-            self._prefix = None
+            self._forget()
+
+    def _forget(self) -> None:
+        """Drops what other weights have read."""
+        self._prefix = None
+        self._continuing.memory.forget()
 
     @property
     def width(self) -> int:
@@ -842,6 +907,37 @@ class HFTarget:
             tolerance = 1e-3 if self._is_exact() else 0.25
             self.prefix_cache = bool(abs(cached - plain).max() <= tolerance)
         return self.prefix_cache
+
+    def _continuing_works(self, prompts: Sequence[Ids]) -> bool:
+        """Whether what is read in parts gives what reading at once gives, tried on the longest prompt.
+
+        It is tried again on one that is more than twice as long: windows may end between the two.
+        """
+        import torch
+
+        if self._sees_virtual_tokens() or self._decoder is None:
+            return False
+        longest = max(prompts, key=len)
+        if len(longest) < _PROBE_LENGTH:
+            longest = tuple(self._probe()[0].tolist())
+        if self._continues is not False and len(longest) > 2 * self._longest_tried:
+            half = longest[: len(longest) // 2]
+            trial = self._new_continuing(most_bytes=0)
+            try:
+                trial.read([half[:-1]])
+                parts = trial.read([longest, half])
+            except _CACHE_ERRORS as error:
+                if _is_out_of_memory(torch, error):
+                    raise
+                self._continues = False
+                return False
+            self._token_bytes = max(1, trial.memory.n_bytes // len(longest))
+            self._longest_tried = len(longest)
+            whole = [self._last_logits(self._input([ids]))[0] for ids in (longest, half)]
+            self._continues = self._alike(
+                torch.stack([parts[longest], parts[half]]), torch.stack(whole)
+            )
+        return bool(self._continues)
 
     def _filling_works(self) -> bool:
         """Whether prompts may be filled up on the left: the answers are those without."""

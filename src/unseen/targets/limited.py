@@ -16,6 +16,8 @@ from unseen.targets.access import (
     NextTokenTarget,
     WhiteBoxTarget,
     is_adapted,
+    tokens_read,
+    tokens_remembered,
 )
 from unseen.targets.looks import Look, Seen, StepLook
 from unseen.types import (
@@ -80,6 +82,16 @@ class LimitedTarget:
     def batch_tokens(self) -> int:
         """The inner target's batch size."""
         return self._inner.batch_tokens
+
+    @property
+    def n_read(self) -> int | None:
+        """What the inner target has read of prompts, if it counts."""
+        return tokens_read(self._inner)
+
+    @property
+    def memory_tokens(self) -> int:
+        """What the inner target remembers of prompts."""
+        return tokens_remembered(self._inner)
 
     def describe(self) -> dict[str, str]:
         """The inner target's facts."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import struct
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -52,6 +52,26 @@ def largest_first(logits: FloatArray, top_k: int) -> np.ndarray:
     return order[:top_k] if top_k else order
 
 
+def choose(
+    logits: torch.Tensor,
+    sampling: Sampling,
+    chances: Sequence[np.random.Generator],
+    *,
+    ruled_out: Collection[int] = (),
+) -> list[int]:
+    """The next token of each row of logits, none that is ruled out: the likeliest, or one that is drawn."""
+    import torch
+
+    scores = logits.float()
+    out = [id_ for id_ in ruled_out if id_ < scores.shape[-1]]
+    if out:
+        scores = scores.index_fill(-1, torch.tensor(out, device=scores.device), -torch.inf)
+    if sampling.temperature:
+        scores = Drawer(sampling, chances)(None, scores)
+    chosen: list[int] = scores.argmax(-1).tolist()
+    return chosen
+
+
 class Drawer:
     """Lets the generation of transformers, which is greedy, take the tokens that are drawn.
 
@@ -66,7 +86,7 @@ class Drawer:
         self._sampling = sampling
         self._chances = chances
 
-    def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:  # noqa: ARG002
+    def __call__(self, input_ids: torch.Tensor | None, scores: torch.Tensor) -> torch.Tensor:  # noqa: ARG002
         """Scores that allow one token a row; rows that have ended go on unseen."""
         import torch
 
