@@ -415,7 +415,7 @@ def score_run(run: str | Path, attacks: Sequence[str] = (), **choices: Any) -> A
     Args:
         run: the run folder.
         attacks: attacks to add to those of the run.
-        **choices: statistics to change: fpr, confidence, bootstrap, folds, seed; and fusion_from.
+        **choices: statistics to change: fpr, confidence, bootstrap, folds, seed; and trained_from.
 
     Raises:
         UnseenError: where the folder holds no run, or what an attack needs was not measured.

@@ -5,12 +5,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from fillers import ListFiller
+from scripted import Scripted, copying, ignoring, played, pool
 
 from unseen.attacks.base import Known
 from unseen.attacks.neighbor_deviation import NeighborDeviation
+from unseen.prompts.trials import Game
 from unseen.signals.base import Observations
 from unseen.signals.deviation import Deviating, DeviatingPerplexity, Deviations, Perplexities
-from unseen.signals.learned import Training, learn
+from unseen.signals.learned import LentModel, Training, learn
 
 LEARNED = {"model": "logistic", "encoder": "letters"}
 
@@ -110,6 +113,47 @@ def test_a_value_that_is_not_finite_has_a_reason(observed: Callable[..., Observa
     bad = Deviations(np.array([1.0, np.nan]), np.ones(2), np.ones(2))
     scores = attack.score(observed({signal: {"a": bad}}), known(attack))
     assert scores.unscored == {"a": "a text has no finite likelihood"}
+
+
+def test_a_lent_classifier_judges_without_any_known_record() -> None:
+    attack = NeighborDeviation(**LEARNED, lent=True)
+    teacher = NeighborDeviation(**LEARNED)
+    lessons = known(teacher)
+    (signal,) = teacher.signals()
+    assert attack.signals() == (signal, LentModel())
+    assert (attack.fitted, teacher.fitted) == (False, True)
+    lent = teacher.learn(lessons)
+    values = {**lessons.observations.values, LentModel(): {"k00": lent}}
+    seen = Observations(("k00", "k01"), values, {LentModel(): {"k01": "why"}})
+    scores = attack.score(seen)
+    assert scores.values == pytest.approx(
+        teacher.score(lessons.observations.select(("k00",)), lessons).values
+    )
+    assert scores.unscored == {"k01": "why"}
+    wider = NeighborDeviation(**LEARNED, features="all", lent=True).score(seen.select(("k00",)))
+    assert wider.unscored == {"k00": "what is lent was learned from other features"}
+
+
+@pytest.mark.parametrize("paired", [True, False])
+def test_a_model_that_copies_is_found_out_and_one_that_ignores_its_prompt_is_not(
+    paired: bool,
+) -> None:
+    attack = NeighborDeviation(encoder="letters")
+    game = Game(trials=24, shots=2, paired=paired)
+    words = ListFiller(["bake", "lomi", "nura", "soti", "vuwem"])
+
+    def auc(rule: Any) -> float:
+        found = played(
+            attack.signals(),
+            Scripted(rule),
+            game=game,
+            examples=pool(48),
+            fillers={"embeddings": words},
+        )
+        return found.auc(attack)
+
+    assert auc(copying) == 1, "advantage 1"
+    assert auc(ignoring) == 0.5 if paired else abs(auc(ignoring) - 0.5) < 0.25
 
 
 @pytest.mark.parametrize(

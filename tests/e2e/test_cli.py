@@ -434,16 +434,16 @@ BAD = {
         ("--attacks", "icp_sp[source=file]", "--probes", "members.jsonl"),
         ("members.jsonl line 1: has no", '"probes": ['),
     ),
-    "no fusion": (lambda: None, ("--attacks", "transferred"), ("--fusion-from RUN",)),
+    "no fusion": (lambda: None, ("--attacks", "transferred"), ("--trained-from RUN",)),
     "fusion of no run": (
         lambda: Path("d").mkdir(),
-        ("--attacks", "transferred", "--fusion-from", "d"),
-        ("d has no fusion.json", "--fusion-from RUN"),
+        ("--attacks", "transferred", "--trained-from", "d"),
+        ("d has no learned.json", "--trained-from RUN"),
     ),
     "fusion is no fusion": (
-        lambda: broken("fusion.json", "{}"),
-        ("--attacks", "transferred", "--fusion-from", "fusion.json"),
-        ("fusion.json is no fusion.json of this version", "run its audit again"),
+        lambda: broken("learned.json", "{}"),
+        ("--attacks", "transferred", "--trained-from", "learned.json"),
+        ("learned.json is no learned.json of this version", "run its audit again"),
     ),
     "run of no run": (
         lambda: Path("d").mkdir(),
@@ -474,7 +474,7 @@ BAD = {
             "generator",
             "surrogate",
             "probes",
-            "fusion-from",
+            "trained-from",
             "run-of",
             "members",
         )

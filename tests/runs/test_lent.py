@@ -80,7 +80,7 @@ def test_another_audit_uses_it_without_its_own_labels(tmp_path: Path) -> None:
         tmp_path / "b",
         tmp_path / "two",
         seed=2,
-        fusion_from=str(first.folder),
+        trained_from=str(first.folder),
         attacks=("fusion", "transferred"),
     )
     rows = {row.name: row for row in second.results.attacks}
@@ -110,10 +110,10 @@ def test_a_finished_run_can_borrow_too(tmp_path: Path) -> None:
     second = audited(tmp_path / "b", tmp_path / "two", seed=2, keep_tokens=True)
     results = second.folder / "results.json"
     said = json.loads(results.read_text(encoding="utf-8"))
-    said["skipped"] = {"transferred": "it needs --fusion-from", "icp_ref": "it needs a pool"}
+    said["skipped"] = {"transferred": "it needs --trained-from", "icp_ref": "it needs a pool"}
     results.write_text(json.dumps(said), encoding="utf-8")
     RunFolder(second.folder).write_manifest()
-    scored = unseen.score_run(second.folder, fusion_from=str(first.folder / FILE))
+    scored = unseen.score_run(second.folder, trained_from=str(first.folder / FILE))
     assert "transferred" in {row.name for row in scored.results.attacks}
     # What is run now is not said to be skipped; what still is, for the reason that it has now.
     assert scored.results.skipped == {
@@ -128,11 +128,11 @@ def test_a_finished_run_can_borrow_too(tmp_path: Path) -> None:
     assert "fusion has learned again" in (second.folder / "report.md").read_text(encoding="utf-8")
     assert unseen.score_run(second.folder).results.notes == (note,), "said once"
     with pytest.raises(ConfigError, match=r"has learned from about [78]. of the records"):
-        unseen.score_run(first.folder, fusion_from=str(first.folder))
+        unseen.score_run(first.folder, trained_from=str(first.folder))
     (second.folder / SKETCH).unlink()
     seal(second.folder)
     with pytest.raises(ConfigError, match="made by an older version"):
-        unseen.score_run(second.folder, fusion_from=str(first.folder / FILE))
+        unseen.score_run(second.folder, trained_from=str(first.folder / FILE))
 
 
 @pytest.mark.parametrize("share", [1.0, 0.5, 0.25])
@@ -151,12 +151,12 @@ def test_the_same_records_in_other_files_are_found(tmp_path: Path, share: float)
         unseen.audit_finetune(
             **choices,
             attacks=(*NAMES, "transferred"),
-            fusion_from=str(first.folder),
+            trained_from=str(first.folder),
             run_dir=tmp_path / "b",
         )
     second = unseen.audit_finetune(**choices, attacks=NAMES, run_dir=tmp_path / "c")
     with pytest.raises(ConfigError, match="of the records that are judged here"):
-        unseen.score_run(second.folder, fusion_from=str(first.folder))
+        unseen.score_run(second.folder, trained_from=str(first.folder))
 
 
 def test_what_cannot_be_borrowed(tmp_path: Path) -> None:
@@ -205,26 +205,26 @@ def test_the_attacks_that_it_weighs_have_to_be_run(tmp_path: Path) -> None:
         )
 
     with pytest.raises(AccessError, match="weighs attacks that are not run here: min_k_pp, zlib"):
-        again("loss", "min_k", "transferred", fusion_from=str(first.folder))
+        again("loss", "min_k", "transferred", trained_from=str(first.folder))
     with pytest.raises(AccessError) as caught:
-        again("loss", "min_k", "transferred", fusion_from=str(first.folder))
+        again("loss", "min_k", "transferred", trained_from=str(first.folder))
     assert caught.value.fix == "--attacks loss,min_k,transferred,min_k_pp,zlib"
     plain = again("loss", run_dir=tmp_path / "e").folder
     with pytest.raises(ConfigError, match="weighs attacks that are not run here") as refused:
-        unseen.score_run(plain, fusion_from=str(first.folder))
+        unseen.score_run(plain, trained_from=str(first.folder))
     assert refused.value.fix == "--attacks min_k,min_k_pp,zlib"
     with pytest.raises(AccessError, match="needs what another audit's fusion has learned"):
         again(*NAMES, "transferred")
     with pytest.raises(AccessError, match="has learned fusion, and nothing else"):
-        again(*NAMES, "transferred[reference=False]", fusion_from=str(first.folder))
-    with pytest.raises(ConfigError, match="--fusion-from is read by transferred"):
-        again("loss", fusion_from=str(first.folder))
+        again(*NAMES, "transferred[reference=False]", trained_from=str(first.folder))
+    with pytest.raises(ConfigError, match="--trained-from is read by transferred"):
+        again("loss", trained_from=str(first.folder))
     with pytest.raises(ConfigError, match="of the records that are judged here"):
         unseen.audit_finetune(
             model=f"fake/{tmp_path / 'one' / 'members.jsonl'}",
             members=str(tmp_path / "one" / "members.jsonl"),
             nonmembers=str(tmp_path / "one" / "nonmembers.jsonl"),
             attacks=(*NAMES, "transferred"),
-            fusion_from=str(first.folder),
+            trained_from=str(first.folder),
             run_dir=tmp_path / "d",
         )

@@ -33,7 +33,14 @@ from typing import Any, ClassVar, Protocol, cast, runtime_checkable
 import numpy as np
 
 from unseen.errors import UnscorableError
-from unseen.signals.base import REFERENCE, SHADOW, Observations, ScoreSignal, Signal
+from unseen.signals.base import (
+    REFERENCE,
+    SHADOW,
+    LentSignal,
+    Observations,
+    ScoreSignal,
+    Signal,
+)
 from unseen.signals.probed import ProbedLikelihoods
 from unseen.signals.scores import learned
 from unseen.signals.similarity import Measure
@@ -343,6 +350,11 @@ def is_fitted(attack: Attack) -> bool:
 def is_fusing(attack: Attack) -> bool:
     """Whether the attack learns from the scores of others, and so comes after them."""
     return any(isinstance(signal, ScoreSignal) for signal in attack.signals())
+
+
+def is_borrowing(attack: Attack) -> bool:
+    """Whether the attack uses what it has learned in another audit."""
+    return any(isinstance(signal, LentSignal) for signal in attack.signals())
 
 
 def needs_weights(attack: Attack) -> bool:

@@ -25,7 +25,7 @@ from unseen.signals.deviation import (
     Perplexities,
     Rouge,
 )
-from unseen.signals.learned import KINDS, Kind, Learned, Training, learn
+from unseen.signals.learned import KINDS, Kind, Learned, LentModel, Training, learn
 from unseen.targets.access import Access
 from unseen.types import FloatArray, Scores
 
@@ -59,12 +59,13 @@ class NeighborDeviation:
         rouge: "recall" or "f1".
         longest: the most tokens of a completion.
         seed: another seed, other neighbours, and another net.
+        lent: whether f is the one that this attack has learned in another audit (--trained-from RUN), of
+            other records or another model: no label of this audit has a say in it then.
     """
 
     access: ClassVar[Access] = Access.TEXT
     paper: ClassVar[str] = "Neighborhood Deviation Attack Against In-Context Learning, 2025"
     scenario: ClassVar[str] = PROMPT
-    fitted: ClassVar[bool] = True
     variants: ClassVar[tuple[str, ...]] = (
         "neighbor_deviation[features=all]",
         "neighbor_deviation[perplexity=True]",
@@ -83,25 +84,34 @@ class NeighborDeviation:
     rouge: Rouge = "recall"
     longest: int = 128
     seed: int = 0
+    lent: bool = False
 
     def __post_init__(self) -> None:
         check_choice("features", self.features, ("deltas", "all"))
         check_choice("model", self.model, KINDS)
         self.signals()  # refuses what it cannot measure
 
+    @property
+    def fitted(self) -> bool:
+        """Whether it learns from known records of this audit."""
+        return not self.lent
+
     def signals(self) -> tuple[Signal, ...]:
-        if not self.perplexity:
-            return (self._deviating,)
-        return (self._deviating, DeviatingPerplexity(written=self._deviating.texts))
+        return (*self._measured, LentModel()) if self.lent else self._measured
 
     def score(self, audited: Observations, known: Known | None = None) -> Scores:
         try:
-            learned = self.learn(known)
+            learned = None if self.lent else self.learn(known)
         except UnscorableError as error:
             return unscored(audited.ids, error.problem)
 
         def formula(id_: str) -> float:
-            return float(learned.score(self._row(audited, id_)[None]).item())
+            model: Learned = learned or audited.get(LentModel(), id_)
+            row = self._row(audited, id_)
+            if len(row) != len(model.mean):
+                reason = "what is lent was learned from other features"
+                raise UnscorableError(reason)
+            return float(model.score(row[None]).item())
 
         return score_each(audited, formula)
 
@@ -130,13 +140,19 @@ class NeighborDeviation:
     def _row(self, seen: Observations, id_: str) -> FloatArray:
         """The features of one record, shape (d,)."""
         values: list[FloatArray] = []
-        for signal in self.signals():
+        for signal in self._measured:
             found: Deviations | Perplexities = seen.get(signal, id_)
             values += vars(found).values()
         check_finite(*values)
         own = np.array([value[0] for value in values])
         others = np.array([value[1:].mean() for value in values])
         return own - others if self.features == "deltas" else np.concatenate([own, others])
+
+    @property
+    def _measured(self) -> tuple[Signal, ...]:
+        if not self.perplexity:
+            return (self._deviating,)
+        return (self._deviating, DeviatingPerplexity(written=self._deviating.texts))
 
     @property
     def _deviating(self) -> Deviating:

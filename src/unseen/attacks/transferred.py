@@ -17,7 +17,7 @@ class Transferred:
     """The logistic model of another audit's `fusion`, applied to the scores of this one.
 
     score = b + sum_j w_j z_j, the log-odds of membership, with the weights w, b and the
-    standardisation z of the audit that --fusion-from RUN names (weighed as in Maini et al. 2024). It
+    standardisation z of the audit that --trained-from RUN names (weighed as in Maini et al. 2024). It
     is for the attacker who has no records of known membership of this model, but of another one: a
     shadow of it, or an earlier release. No label of this audit has a say in it.
 

@@ -17,7 +17,7 @@ def score(
     run: Path,
     *,
     attacks: tuple[str, ...] = (),
-    fusion_from: str | None = None,
+    trained_from: str | None = None,
     fpr: tuple[float, ...] = (),
     confidence: float | None = None,
     bootstrap: int | None = None,
@@ -29,7 +29,7 @@ def score(
     Args:
         run: the run folder.
         attacks: attacks to add to those of the run, for example 'min_k[k=0.1]'.
-        fusion_from: another run, or its fusion.json, whose weights the attack transferred uses.
+        trained_from: another run, or its learned.json, whose weights the attack transferred uses.
         fpr: false-positive rates to report.
         confidence: coverage of the intervals.
         bootstrap: bootstrap draws.
@@ -40,7 +40,7 @@ def score(
     from unseen.report.terminal import show
 
     given = {
-        "fusion_from": fusion_from,
+        "trained_from": trained_from,
         "fpr": fpr or None,
         "confidence": confidence,
         "bootstrap": bootstrap,

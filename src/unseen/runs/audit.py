@@ -251,7 +251,7 @@ def ready(
         check_layout(encoder, (*prepared.judged.records, *prepared.further))
         if trained is not None:
             trained.check_tokens(encoder, (*prepared.judged.records, *prepared.known.records))
-    lent = None if config.fusion_from is None else borrow(config.fusion_from)
+    lent = None if config.trained_from is None else borrow(config.trained_from)
     if lent is not None:
         check_apart(lent, sketched((*prepared.judged.records, *prepared.further)))
     short = {
@@ -435,7 +435,7 @@ def _finish(
     folder.write_json("results.json", results.model_dump(mode="json"))
     known_again = sketched(judged.records)
     folder.write_json(SKETCH, {"schema_version": SCHEMA_VERSION, "sketch": known_again})
-    lent = lend(plan.attacks, verdicts.scored.target, subjects, results, known_again)
+    lent = lend(plan.attacks, verdicts.scored.target, observations, subjects, results, known_again)
     keep(folder, start.lent, lent)
     costs = [cost, *(of_set for _, of_set in apart)]
     about["attempts"][-1] |= {

@@ -21,7 +21,7 @@ _HELP = "unseen audit finetune --help lists every option"
 _PLACES = ("model", "adapter", "base_model", "tokenizer", "run_dir", "runs", "cache_dir")
 _PLACES_OF_RECORDS = (
     "reference", "control_model", "shadow", "run_of", "members", "nonmembers", "nonmembers_apart", "data",
-    "reference_pool", "corpus", "fusion_from", "surrogate", "generator", "probes", "paraphrases", "directions",
+    "reference_pool", "corpus", "trained_from", "surrogate", "generator", "probes", "paraphrases", "directions",
 )  # fmt: skip
 APART = ("iid", "counterfactual", "future")
 """Kinds of non-members that can be judged apart."""
@@ -387,9 +387,9 @@ class FinetuneAudit(LayoutChoices, RecordForm, AuditChoices):
     near_duplicates: float = Field(
         0.8, gt=0, le=1, description="records of both sides this similar (Jaccard) are dropped"
     )
-    fusion_from: str | None = Field(
+    trained_from: str | None = Field(
         None,
-        description="run folder of another audit, or its fusion.json: the attack transferred weighs "
+        description="run folder of another audit, or its learned.json: the attack transferred weighs "
         "scores as its fusion has learned to",
     )
     split_origin: Literal["unknown", "random", "temporal"] = Field(

@@ -44,7 +44,7 @@ from pydantic import ValidationError
 
 from unseen.errors import ConfigError, StoreError, visible
 from unseen.runs.results import SCHEMA_VERSION, Results
-from unseen.signals.base import Observations, Signal, key
+from unseen.signals.base import LentSignal, Observations, Signal, key
 from unseen.targets.gguf import UNFINISHED
 from unseen.types import TokenStats
 
@@ -56,7 +56,7 @@ _NOT_KEPT = ("argmax", "rank")
 _MANIFEST = "manifest.sha256"
 LOCK = ".lock"
 _CORE = ("run.json", "config.yaml", "results.json", "records.parquet", "report.md", "report.html",
-         "trained.parquet", "losses.csv", "fusion.json", "borrowed.json")  # fmt: skip
+         "trained.parquet", "losses.csv", "learned.json", "borrowed.json")  # fmt: skip
 _MODELS = ("model", "epoch-*")
 
 
@@ -177,7 +177,7 @@ class RunFolder:
             tokens: keep values of single tokens too.
         """
         for signal, values in observations.values.items():
-            if getattr(signal, "private", False):
+            if getattr(signal, "private", False) or isinstance(signal, LentSignal):
                 continue
             if signal.gives is TokenStats and not tokens:
                 continue

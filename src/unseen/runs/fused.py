@@ -12,7 +12,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import NormalDist
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from unseen.attacks import label
 from unseen.attacks.base import (
@@ -23,7 +23,7 @@ from unseen.attacks.base import (
     needs_reference,
     needs_shadows,
 )
-from unseen.signals.base import Observations, ScoreSignal
+from unseen.signals.base import LentSignal, Observations, ScoreSignal, Signal
 from unseen.signals.scores import LentOdds
 from unseen.targets.access import Access
 
@@ -128,6 +128,19 @@ def gathered(
                 if id_ not in said
             }
     return dataclasses.replace(observations, values=values, missing=missing)
+
+
+def with_lent(attack: Attack, observations: Observations, lent: Lent | None) -> Observations:
+    """What was measured, and beside it what an attack borrows of another audit."""
+    model = None if lent is None else lent.model(attack)
+    if model is None:
+        return observations
+    borrowed: dict[Signal, Mapping[str, Any]] = {
+        signal: dict.fromkeys(observations.ids, model)
+        for signal in attack.signals()
+        if isinstance(signal, LentSignal)
+    }
+    return dataclasses.replace(observations, values={**observations.values, **borrowed})
 
 
 def widened(confidence: float) -> float:

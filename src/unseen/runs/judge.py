@@ -35,7 +35,7 @@ from unseen.metrics.evaluate import TprAtFpr as MeasuredTpr
 from unseen.metrics.evaluate import auc_of, evaluate
 from unseen.metrics.roc import allowed, resolution
 from unseen.metrics.slices import by_slice
-from unseen.runs.fused import LEARNT, gathered, of_learnt, restated, widened
+from unseen.runs.fused import LEARNT, gathered, of_learnt, restated, widened, with_lent
 from unseen.runs.results import (
     Agreement,
     AttackResult,
@@ -435,7 +435,7 @@ class Judge:
         for attack in sorted(attacks, key=is_fusing):
             name = label(attack)
             if name not in made:
-                seen = observations
+                seen = with_lent(attack, observations, self._lent)
                 if is_fusing(attack):
                     seen = gathered(attack, attacks, made, observations, self._lent)
                 made[name] = self.score(attack, seen)

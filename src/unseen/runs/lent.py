@@ -1,9 +1,11 @@
-"""What one audit's fusion has learned, lent to another: weights in a JSON file, and no record.
+"""What one audit has learned, lent to another: weights in a JSON file, and no record.
 
-The run folder of an audit with `fusion` holds `fusion.json`. Another audit takes it by --fusion-from:
-its attack `transferred` weighs the scores of its own records as that audit has learned to, so that
-none of its own labels has a say. So that this can be checked when the records are gone, the file holds a
-sketch of them, which knows no record (`data/sketch`).
+The run folder of an audit with `fusion`, or with an attack on prompts that learns, holds `learned.json`.
+Another audit takes it by --trained-from: its attack `transferred` weighs the scores of its own
+records as that audit has learned to, and `neighbor_deviation[lent=True]` judges by that audit's
+classifier, so that none of its own labels has a say. So that this can be checked when the records are gone,
+the file holds a sketch of them, which knows no record (`data/sketch`). Of a support-vector machine it
+holds standardised features of some records: a few numbers each, and no text.
 """
 
 from __future__ import annotations
@@ -11,29 +13,32 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, fields
+from contextlib import suppress
+from dataclasses import asdict, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 from pydantic import Field, ValidationError
 
 from unseen.attacks import label
-from unseen.attacks.base import Attack
+from unseen.attacks.base import Attack, Known, is_borrowing, is_fitted
 from unseen.attacks.fusion import Fusion
 from unseen.data.sketch import is_sketch, shared, sketch
-from unseen.errors import ConfigError
+from unseen.errors import ConfigError, UnscorableError
 from unseen.runs.fused import sources
 from unseen.runs.results import Part, Results, Verdict
+from unseen.signals.learned import Kernel, Learned, Net
 from unseen.signals.scores import AttackScores, LentOdds, Weights, learned
 
 if TYPE_CHECKING:
     from unseen.runs.folder import RunFolder
     from unseen.runs.judge import Subjects
+    from unseen.signals.base import Observations
     from unseen.types import Record, Scores
 
-FILE = "fusion.json"
-"""In the run folder: what its fusions have learned."""
+FILE = "learned.json"
+"""In the run folder: what its attacks have learned."""
 
 BORROWED = "borrowed.json"
 """In the run folder: what it has taken from another audit."""
@@ -68,7 +73,7 @@ class LentFusion(Part):
 
 
 class Lent(Part):
-    """fusion.json."""
+    """learned.json."""
 
     schema_version: Literal["2.0"] = "2.0"
     tool: str
@@ -80,6 +85,23 @@ class Lent(Part):
         description="of their texts, to find out whether another audit has them too"
     )
     fusions: dict[str, LentFusion]
+    models: dict[str, Net | Kernel] = Field(
+        default_factory=dict,
+        description="of attacks that learn from what was measured, by their label",
+    )
+
+    @property
+    def learned(self) -> str:
+        """What has learned, in words."""
+        return " and ".join([*self.fusions, *self.models])
+
+    def model(self, attack: Attack) -> Learned | None:
+        """What an attack that borrows its classifier takes of it, or None."""
+        return self.models.get(label(teacher(attack))) if is_borrowing(attack) else None
+
+    def takes(self, attack: Attack) -> bool:
+        """Whether there is something of it for an attack."""
+        return self.of(attack) is not None or self.model(attack) is not None
 
     def of(self, attack: Attack) -> LentFusion | None:
         """What an attack takes of it, or None where it takes something else or nothing."""
@@ -94,18 +116,30 @@ class Lent(Part):
         return hashlib.sha256(self.model_dump_json().encode()).hexdigest()
 
 
+def teacher(attack: Attack) -> Attack:
+    """The attack that learns what another borrows."""
+    return cast("Attack", replace(cast("Any", attack), lent=False))
+
+
+def borrower(attack: Attack) -> Attack:
+    """The attack that borrows what another learns."""
+    return cast("Attack", replace(cast("Any", attack), lent=True))
+
+
 def lend(
     attacks: Sequence[Attack],
     made: Mapping[str, Scores],
+    observations: Observations,
     subjects: Subjects,
     results: Results,
     sketched: str | None,
 ) -> Lent | None:
-    """What the fusions of a run learn from all of its records; None where there is no fusion.
+    """What the attacks of a run learn from all of its records; None where none learns what can be lent.
 
     Args:
         attacks: of the run.
         made: label -> scores of the target.
+        observations: what was measured.
         subjects: the judged records.
         results: of the run.
         sketched: a sketch of the texts of the judged records; None in runs of an older version,
@@ -123,7 +157,8 @@ def lend(
             continue
         weights = learned([said[id_] for id_ in sorted(said)], member)
         found[label(attack)] = LentFusion(attacks=tuple(names), **asdict(weights))
-    if not found or results.data is None or sketched is None:
+    models = _models(attacks, observations, subjects)
+    if not (found or models) or results.data is None or sketched is None:
         return None
     return Lent(
         tool=results.run.tool,
@@ -133,11 +168,25 @@ def lend(
         data=(results.data.members.sha256, results.data.nonmembers.sha256),
         sketch=sketched,
         fusions=found,
+        models=models,
     )
 
 
+def _models(
+    attacks: Iterable[Attack], observations: Observations, subjects: Subjects
+) -> dict[str, Learned]:
+    """Label -> what an attack learns from all records; an attack that can lend says what by `learn`."""
+    known = Known(observations.select(subjects.ids), subjects.member)
+    found: dict[str, Learned] = {}
+    for attack in attacks:
+        if is_fitted(attack) and hasattr(attack, "learn"):
+            with suppress(UnscorableError):  # what was not kept teaches nothing
+                found[label(attack)] = attack.learn(known)
+    return found
+
+
 def borrow(place: str | Path) -> Lent:
-    """The weights of another audit: of its run folder, or of its fusion.json.
+    """The weights of another audit: of its run folder, or of its learned.json.
 
     Raises:
         ConfigError: where there are none, they are damaged, or the evidence behind them is invalid.
@@ -147,25 +196,26 @@ def borrow(place: str | Path) -> Lent:
         file = file / FILE
         if not file.is_file():
             raise ConfigError(
-                f"{place} has no {FILE}: it is no run folder of an audit that ran fusion",
-                fix="--fusion-from RUN, a run folder whose attacks have fusion among them",
+                f"{place} has no {FILE}: it is no run folder of an audit that ran fusion, or "
+                "neighbor_deviation",
+                fix="--trained-from RUN, a run folder whose attacks have one of these among them",
             )
     try:
         lent = Lent.model_validate(json.loads(file.read_text(encoding="utf-8")))
     except OSError as error:
         raise ConfigError(
-            f"cannot read {file}: {error.strerror}", fix="--fusion-from RUN | fusion.json"
+            f"cannot read {file}: {error.strerror}", fix="--trained-from RUN | learned.json"
         ) from error
     except (ValueError, ValidationError) as error:
         raise _damaged(file) from error
-    whole = is_sketch(lent.sketch) and all(one.fits for one in lent.fusions.values())
-    if not (lent.fusions and whole):
+    parts = (*lent.fusions.values(), *lent.models.values())
+    if not parts or not is_sketch(lent.sketch) or not all(one.fits for one in parts):
         raise _damaged(file)
     if lent.verdict == "invalid":
         raise ConfigError(
             f"the evidence of {place} is invalid: its weights tell two kinds of records apart, "
             "not members",
-            fix="--fusion-from another run",
+            fix="--trained-from another run",
         )
     return lent
 
@@ -191,16 +241,27 @@ def refusal(lent: Lent | None, attack: Attack, run: Iterable[str]) -> str | None
         attack: the attack.
         run: labels of the attacks of this audit.
     """
+    if is_borrowing(attack):
+        return _no_model(lent, attack)
     if not any(isinstance(signal, LentOdds) for signal in attack.signals()):
         return None
     if lent is None:
-        return "it needs what another audit's fusion has learned: --fusion-from RUN"
+        return "it needs what another audit's fusion has learned: --trained-from RUN"
     fusion = lent.of(attack)
     if fusion is None:
-        return f"the run {lent.run} has learned {' and '.join(lent.fusions)}, and nothing else"
+        return f"the run {lent.run} has learned {lent.learned}, and nothing else"
     more = lacking(lent, attack, run)
     if more:
         return f"the fusion of {lent.run} weighs attacks that are not run here: {', '.join(more)}"
+    return None
+
+
+def _no_model(lent: Lent | None, attack: Attack) -> str | None:
+    name = label(teacher(attack))
+    if lent is None:
+        return f"it needs what another audit's {name} has learned: --trained-from RUN"
+    if name not in lent.models:
+        return f"the run {lent.run} has learned {lent.learned}, and not {name}"
     return None
 
 
@@ -227,14 +288,14 @@ def check_apart(lent: Lent, judged: str | None) -> None:
         raise ConfigError(
             "this run was made by an older version of unseen, and does not know its records again: "
             f"they may be those that {lent.run} has learned from",
-            fix="run the audit again, with --fusion-from",
+            fix="run the audit again, with --trained-from",
         )
     n = shared(lent.sketch, judged)
     if n:
         raise ConfigError(
             f"the run {lent.run} has learned from about {n} of the records that are judged here: "
             "their labels would be in the weights",
-            fix="--fusion-from a run on other records",
+            fix="--trained-from a run on other records",
         )
 
 

@@ -76,7 +76,7 @@ _NOT_OF_THE_PLAN = {
     "run_dir", "runs", "cache_dir", "cache", "offline", "batch_tokens", "threads", "reveal", "keep_tokens",
     "members", "nonmembers", "data", "reference_pool", "model", "adapter", "base_model", "reference",
     "shadow", "control_model", "nonmembers_apart", "corpus", "surrogate", "generator", "probes",
-    "paraphrases", "directions", "gate", "run_of", "fusion_from", *ENDPOINT,
+    "paraphrases", "directions", "gate", "run_of", "trained_from", *ENDPOINT,
 }  # fmt: skip
 
 _HELPERS = {
@@ -319,7 +319,7 @@ def plan_attacks(
             if borrowing[name]:
                 more = lacking(lent, attacks[name][0], labels)
                 given = [*config.attacks, *(one for one in more if one not in config.attacks)]
-                fix = f"--attacks {shlex.quote(','.join(given))}" if more else "--fusion-from RUN"
+                fix = f"--attacks {shlex.quote(','.join(given))}" if more else "--trained-from RUN"
             raise AccessError(f"attack {name} cannot be run: {why}", fix=fix)
     left_out = too_few | {n: why for n, why in repeated(run).items() if not attacks[n][1]}
     skipped |= left_out
@@ -333,7 +333,7 @@ def plan_attacks(
     if config.shadow and not any(map(needs_shadows, run)) and not short:
         raise unread("shadow", "lira", "rmia")
     if lent is not None and not any(map(lent.of, run)):
-        raise unread("fusion_from", "transferred")
+        raise unread("trained_from", "transferred")
     _refuse_idle_helpers(config, run)
     control, control_note = _control(config, run, models)
     return Plan(tuple(run), control, skipped, control_note, *_control_model(config, run, models))
@@ -622,7 +622,7 @@ def plan_id(
     if fillers:
         about["fillers"] = {name: filler.fingerprint for name, filler in fillers.items()}
     if lent is not None:
-        about["fusion_from"] = lent.sha256
+        about["trained_from"] = lent.sha256
     if probes is not None:
         about["probes"] = probes
     if paraphrases is not None:

@@ -23,6 +23,7 @@ from unseen.runs.lent import (
     FILE,
     Lent,
     borrow,
+    borrower,
     check_apart,
     keep,
     kept,
@@ -42,6 +43,7 @@ from unseen.signals.base import (
     CONTROL,
     REFERENCE,
     TARGET,
+    LentSignal,
     Observations,
     ScoreSignal,
     Signal,
@@ -59,7 +61,7 @@ def rescore(
     path: Path,
     attacks: tuple[str, ...] = (),
     *,
-    fusion_from: str | None = None,
+    trained_from: str | None = None,
     report: Callable[[RunFolder, Results], None] | None = None,
     **choices: Any,
 ) -> tuple[RunFolder, Results]:
@@ -71,7 +73,8 @@ def rescore(
     Args:
         path: the run folder.
         attacks: specs of attacks to add to those of the run.
-        fusion_from: run folder or fusion.json whose weights `transferred` is to use.
+        trained_from: run folder or learned.json of what attacks of another run have learned: `transferred`,
+            and those that borrow a classifier, use it.
         report: writes the results for people into the folder, before it is sealed.
         **choices: statistics to change: fpr, confidence, bootstrap, folds.
 
@@ -85,8 +88,8 @@ def rescore(
         done = finished(path)
         before, subjects, scored = done.results, done.subjects, done.scored
         config = _config(done, choices)
-        lent = kept(folder) if fusion_from is None else borrow(fusion_from)
-        if fusion_from is not None:
+        lent = kept(folder) if trained_from is None else borrow(trained_from)
+        if trained_from is not None:
             attacks = (*attacks, *_borrowing(lent, before, attacks, folder))
         run = _attacks(attacks, before, lent)
         observations = folder.read_observations(_signals(run), subjects.ids)
@@ -105,7 +108,7 @@ def rescore(
         results = before.model_copy(
             update={
                 "run": facts,
-                "skipped": _skipped(before, run, lent, asked=fusion_from is not None),
+                "skipped": _skipped(before, run, lent, asked=trained_from is not None),
                 "notes": _notes(before, run),
                 "drift": drifted(judge, run, observations, verdicts.scored.target),
                 "apart": tuple(
@@ -127,7 +130,9 @@ def rescore(
         folder.write_table("records.parquet", judge.table(verdicts.scored))
         folder.write_json("results.json", results.model_dump(mode="json"))
         keep(
-            folder, lent, lend(run, verdicts.scored.target, subjects, results, sketch_kept(folder))
+            folder,
+            lent,
+            lend(run, verdicts.scored.target, observations, subjects, results, sketch_kept(folder)),
         )
         if report is not None:
             report(folder, results)
@@ -155,7 +160,8 @@ def _borrowing(
     if before.data is not None:
         check_apart(lent, sketch_kept(folder))
     names = [*(row.name for row in before.attacks), *(label(create(spec)) for spec in specs)]
-    why = {spec: refusal(lent, create(spec), names) for spec in TRANSFERRED}
+    own = [label(borrower(create(name))) for name in lent.models if name in names]
+    why = {spec: refusal(lent, create(spec), names) for spec in (*TRANSFERRED, *own)}
     able = tuple(spec for spec, reason in why.items() if reason is None)
     if not able:
         raise ConfigError(
@@ -188,7 +194,7 @@ def _attacks(specs: tuple[str, ...], before: Results, lent: Lent | None) -> tupl
 def _adding(specs: tuple[str, ...], more: list[str]) -> str:
     """What to type where a fusion weighs attacks that the run has not."""
     if not more:
-        return "unseen score RUN --fusion-from RUN"
+        return "unseen score RUN --trained-from RUN"
     return f"--attacks {shlex.quote(','.join(dict.fromkeys([*specs, *more])))}"
 
 
@@ -205,7 +211,9 @@ def _skipped(
     """
     labels = [label(attack) for attack in run]
     found = {}
-    for name in dict.fromkeys([*before.skipped, *(TRANSFERRED if asked else ())]):
+    for name in dict.fromkeys(
+        [*before.skipped, *(TRANSFERRED if asked and before.prompt is None else ())]
+    ):
         if name in labels:
             continue
         attack = create(name)
@@ -303,7 +311,8 @@ def _anew(done: FinishedRun, name: str) -> str:
 def _measured(signals: Iterable[Signal], observations: Observations) -> bool:
     """Whether all is there; scores are made again in any case."""
     return all(
-        isinstance(signal, ScoreSignal) or signal in observations.values for signal in signals
+        isinstance(signal, ScoreSignal | LentSignal) or signal in observations.values
+        for signal in signals
     )
 
 

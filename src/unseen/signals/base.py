@@ -14,6 +14,7 @@ Shapes:
 * `InsideSignal`: `passages` turns a record into token ids, `see` turns what a look inside the model
   shows of them into a value.
 * `ScoreSignal`: `gather` takes what other attacks have said; nothing is measured.
+* `LentSignal`: what another audit has learned; nothing is measured.
 * `PopulationSignal`: `gather` takes what was measured of records that are set aside.
 
 A likelihood signal of the role "shadow" is measured of every shadow model; `combine` makes one value
@@ -502,6 +503,20 @@ class ScoreSignal(Protocol):
         """
 
 
+@runtime_checkable
+class LentSignal(Protocol):
+    """Is a model that another audit has learned: the same for all records, and never measured."""
+
+    gives: ClassVar[type]
+    """The class of its values."""
+    lent: ClassVar[bool]
+    """True: it is borrowed."""
+
+    @property
+    def of(self) -> str:
+        """The role of the model that is attacked."""
+
+
 Signal = (
     LikelihoodSignal
     | ContinuationSignal
@@ -509,6 +524,7 @@ Signal = (
     | InsideSignal
     | TextSignal
     | ScoreSignal
+    | LentSignal
 )
 
 

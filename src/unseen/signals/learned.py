@@ -9,10 +9,11 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
+from unseen.signals.base import TARGET
 from unseen.types import BoolArray, FloatArray
 
 Kind = Literal["net", "svm", "logistic"]
@@ -107,6 +108,19 @@ class Kernel:
 
 
 Learned = Net | Kernel
+
+
+@dataclass(frozen=True)
+class LentModel:
+    """What the same attack has learned in another audit: it is borrowed, and never measured.
+
+    Attributes:
+        of: the role of the model that is attacked.
+    """
+
+    gives: ClassVar[type] = object
+    lent: ClassVar[bool] = True
+    of: str = TARGET
 
 
 @dataclass(frozen=True)

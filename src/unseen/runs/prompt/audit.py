@@ -23,6 +23,7 @@ from unseen.runs.fillers import filler_facts
 from unseen.runs.folder import RunFolder
 from unseen.runs.header import begin, open_folder
 from unseen.runs.judge import PROMPTED, Judge, Scored, Subjects
+from unseen.runs.lent import SKETCH, keep, lend, sketched
 from unseen.runs.prompt.asked import Total, total
 from unseen.runs.prompt.cost import FREE_TEXT, accuracy, similarity, told_by
 from unseen.runs.prompt.defended import Seen, defence, fixed_scores, guarantee_facts
@@ -34,6 +35,7 @@ from unseen.runs.prompt.settings import Setting
 from unseen.runs.prompt.validity import checks
 from unseen.runs.provenance import now
 from unseen.runs.results import (
+    SCHEMA_VERSION,
     Check,
     DataFacts,
     Defence,
@@ -282,7 +284,8 @@ def _finish(
     config, plan, setting = start.config, start.plan, start.main
     observations, cost = measured[0]
     folder.write_observations(observations, tokens=config.keep_tokens)
-    judge = Judge(config, _subjects(start, setting), said=PROMPTED)
+    subjects = _subjects(start, setting)
+    judge = Judge(config, subjects, start.lent, PROMPTED)
     verdicts = judge.judge(plan.attacks, plan.control, observations)
     prompt = _facts(start, observations)
     target = start.model.target
@@ -329,6 +332,11 @@ def _finish(
     )
     folder.write_table("records.parquet", judge.table(verdicts.scored))
     folder.write_json("results.json", results.model_dump(mode="json"))
+    known_again = sketched(setting.records.records)
+    folder.write_json(SKETCH, {"schema_version": SCHEMA_VERSION, "sketch": known_again})
+    target_scores = verdicts.scored.target
+    learned = lend(plan.attacks, target_scores, observations, subjects, results, known_again)
+    keep(folder, start.lent, learned)
     about["attempts"][-1] |= {
         "ended": now(),
         "status": "complete",
@@ -418,7 +426,7 @@ def _scored(
 ) -> tuple[Judge, Scored]:
     """The judge of a further setting, and its scores; behind a defence also those of who knows of none."""
     plan, observations = start.plan, measured[0]
-    judge = Judge(start.config, _subjects(start, setting), said=PROMPTED)
+    judge = Judge(start.config, _subjects(start, setting), start.lent, PROMPTED)
     scored = judge.scored(plan.attacks, plan.control, observations)
     if setting.defense is None:
         return judge, scored

@@ -10,7 +10,15 @@ from pydantic import Field, field_validator
 from unseen.prompts.trials import POSITIONS
 from unseen.runs.config import AuditChoices, RowForm, as_list, made_of, named_places
 
-_PLACES = ("template", "demos", "chat_template", "members", "nonmembers", "surrogate")
+_PLACES = (
+    "template",
+    "demos",
+    "chat_template",
+    "members",
+    "nonmembers",
+    "surrogate",
+    "trained_from",
+)
 
 
 class PromptAudit(RowForm, AuditChoices):
@@ -95,6 +103,11 @@ class PromptAudit(RowForm, AuditChoices):
         None,
         description="a public model of the adversary's own, for neighbor_deviation[perplexity=True]: how "
         "likely it finds what the target writes",
+    )
+    trained_from: str | None = Field(
+        None,
+        description="run folder of another audit of a prompt, or its learned.json: its attacks that learn are "
+        "run again as they have learned there (neighbor_deviation[lent=True])",
     )
     control: Literal["k0", "none"] = Field(
         "k0",

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any, cast
 
 from unseen import __version__
 from unseen.attacks import label
-from unseen.attacks.base import PROMPT, Attack, is_blind, is_fusing, needs_reference
+from unseen.attacks.base import PROMPT, Attack, is_blind, is_borrowing, is_fusing, needs_reference
 from unseen.errors import AccessError, ConfigError, UsageError
 from unseen.runs.config import unread
 from unseen.runs.fused import obstacles, repeated, without
+from unseen.runs.lent import borrower, refusal
 from unseen.runs.plan import Plan, changed, choose_attacks, content_hash, no_embeddings
 from unseen.signals.base import SURROGATE, TARGET, access_needed, helpers_needed, key, known_needed
 from unseen.signals.embedding import LETTERS, is_at_hand
@@ -22,6 +23,7 @@ from unseen.targets.fillers import EMBEDDINGS, HasWordEmbeddings
 
 if TYPE_CHECKING:
     from unseen.runs.collect import Model
+    from unseen.runs.lent import Lent
     from unseen.runs.prompt.config import PromptAudit
     from unseen.runs.prompt.settings import Setting
     from unseen.targets.access import LogprobTarget
@@ -32,7 +34,7 @@ _OF_OBSERVED = ("members", "nonmembers", "split_origin", "near_duplicates")
 _OF_A_FILE = ("format", "column")
 _NOT_OF_THE_PLAN = {
     "run_dir", "runs", "cache_dir", "cache", "offline", "batch_tokens", "threads", "reveal", "keep_tokens",
-    "model", "adapter", "base_model", "surrogate", "template", "demos", "members", "nonmembers", "gate", "max_requests",
+    "model", "adapter", "base_model", "surrogate", "template", "demos", "members", "nonmembers", "trained_from", "gate", "max_requests",
 }  # fmt: skip
 _EXAMPLE = "unseen audit prompt --model MODEL --template trec --demos FILE"
 
@@ -89,8 +91,10 @@ def _of_observed(config: PromptAudit, demos: object | None) -> list[str]:
     return faults
 
 
-def chosen(config: PromptAudit) -> dict[str, tuple[Attack, bool]]:
+def chosen(config: PromptAudit, lent: Lent | None = None) -> dict[str, tuple[Attack, bool]]:
     """Label -> attack, and whether the user named it, each reading labels as the user wants.
+
+    What another audit has learned is used beside what is learned here.
 
     Raises:
         ConfigError: where a name is none, or of an attack on something else.
@@ -103,6 +107,8 @@ def chosen(config: PromptAudit) -> dict[str, tuple[Attack, bool]]:
         if not any(hasattr(attack, "mode") for attack, _ in found):
             raise unread("mode", "gap")
         found = [(_reading(attack, config.mode), named) for attack, named in found]
+    if lent is not None:
+        found += [(borrower(one), named) for one, named in found if label(one) in lent.models]
     return {label(attack): (attack, named) for attack, named in found}
 
 
@@ -121,18 +127,24 @@ def _at_hand(attack: Attack) -> Attack:
 
 
 def plan_attacks(
-    config: PromptAudit, attacks: Mapping[str, tuple[Attack, bool]], target: LogprobTarget
+    config: PromptAudit,
+    attacks: Mapping[str, tuple[Attack, bool]],
+    target: LogprobTarget,
+    lent: Lent | None = None,
 ) -> Plan:
     """Which attacks the target allows, and which of them are repeated behind an empty prompt.
 
     Raises:
         AccessError: where an attack that the user named cannot be run, or none is left.
-        ConfigError: where a surrogate is named that no attack would ask.
+        ConfigError: where a surrogate is named that no attack would ask, or a run of whose learning none
+            is used.
     """
     run: list[Attack] = []
     skipped: dict[str, str] = {}
     for name, (attack, named) in attacks.items():
-        why = _obstacle(config, attack, target)
+        why = _obstacle(config, attack, target) or (
+            refusal(lent, attack, ()) if is_borrowing(attack) else None
+        )
         if why is None:
             run.append(attack)
         elif named:
@@ -154,6 +166,11 @@ def plan_attacks(
     needed = helpers_needed(signal for attack in run for signal in attack.signals())
     if config.surrogate is not None and SURROGATE not in needed:
         raise unread("surrogate", "neighbor_deviation[perplexity=True]")
+    if lent is not None and not any(map(lent.takes, run)):
+        raise ConfigError(
+            f"the run {lent.run} has learned {lent.learned}, and none of these is run here",
+            fix="--attacks with one of them, or leave --trained-from out",
+        )
     control, note = _control(config, run)
     return Plan(tuple(run), control, skipped, note)
 
@@ -198,6 +215,7 @@ def plan_id(
     models: Mapping[str, Model],
     plan: Plan,
     fillers: Mapping[str, Filler],
+    lent: Lent | None = None,
 ) -> str:
     """A hash of everything that the results depend on."""
     about: dict[str, Any] = {
@@ -213,6 +231,7 @@ def plan_id(
             for setting in settings
         ],
         "models": {name: model.target.fingerprint for name, model in models.items()},
+        "trained_from": None if lent is None else lent.sha256,
         "fillers": {name: filler.fingerprint for name, filler in sorted(fillers.items())},
         "encoder": getattr(models[TARGET].encoder, "fingerprint", ""),
         "attacks": [label(attack) for attack in plan.attacks],

@@ -14,6 +14,7 @@ from unseen.errors import ConfigError
 from unseen.prompts.templates import PromptTemplate, as_chat, find_template
 from unseen.runs.collect import Model
 from unseen.runs.fillers import fillers_of_target, open_fillers, tried
+from unseen.runs.lent import Lent, borrow, check_apart, sketched
 from unseen.runs.models import open_target, opened_beside
 from unseen.runs.plan import Plan
 from unseen.runs.prompt.cost import told_by
@@ -52,6 +53,7 @@ class Ready:
         helpers: models that defences need, by name; "" is the target itself.
         surrogate: a model of the adversary's own, where an attack asks one.
         fillers: name -> a model that puts other words into texts.
+        lent: what another audit has learned.
     """
 
     config: PromptAudit
@@ -65,6 +67,7 @@ class Ready:
     helpers: Mapping[str, Model] = field(default_factory=dict)
     surrogate: Model | None = None
     fillers: Mapping[str, Filler] = field(default_factory=dict)
+    lent: Lent | None = None
 
     @property
     def main(self) -> Setting:
@@ -123,15 +126,18 @@ def ready(
         config = config.model_copy(update={"template": template.name})
     check_inputs(config, target, demos)
     faults = Faults()
-    attacks = faults.tried(lambda: chosen(config))
+    lent = None if config.trained_from is None else borrow(config.trained_from)
+    attacks = faults.tried(lambda: chosen(config, lent))
     written = faults.tried(lambda: template or find_template(config.template or ""))
     pool = faults.tried(lambda: _read(config, demos))
     settings, dropped, pool = _settings(config, written, pool, faults)
     faults.refuse()
+    if lent is not None:
+        check_apart(lent, sketched(settings[0].records.records))
     model = _open(config, target, settings[0].template)
     lengths = {setting.name: setting.lengths(model.encoder) for setting in settings}
     _check_fit(settings, lengths, model)
-    plan = plan_attacks(config, attacks, model.target)
+    plan = plan_attacks(config, attacks, model.target, lent)
     for name, why in plan.skipped.items():
         say(f"{name} is not run: {why}")
     for name, (attack, named) in attacks.items():
@@ -156,9 +162,20 @@ def ready(
     for sentence in tried(fillers, [case.example.text for case in settings[0].cases]):
         say(sentence)
     models = {TARGET: model, **helpers} | ({} if surrogate is None else {SURROGATE: surrogate})
-    identity = plan_id(config, settings, models, plan, fillers)
+    identity = plan_id(config, settings, models, plan, fillers, lent)
     return Ready(
-        config, settings, model, plan, identity, pool, lengths, dropped, helpers, surrogate, fillers
+        config,
+        settings,
+        model,
+        plan,
+        identity,
+        pool,
+        lengths,
+        dropped,
+        helpers,
+        surrogate,
+        fillers,
+        lent,
     )
 
 
