@@ -12,6 +12,7 @@ from unseen.attacks.base import (
     Known,
     check_choice,
     check_finite,
+    examples,
     score_each,
     unscored,
 )
@@ -121,21 +122,7 @@ class NeighborDeviation:
         Raises:
             UnscorableError: where nobody is known, or one side only.
         """
-        if known is None:
-            reason = "no records of known membership to learn from"
-            raise UnscorableError(reason)
-        labels = dict(zip(known.observations.ids, known.member.tolist(), strict=True))
-        rows: dict[str, FloatArray] = {}
-        for id_ in sorted(labels):  # their order has no say
-            try:
-                rows[id_] = self._row(known.observations, id_)
-            except UnscorableError:
-                continue
-        member = np.array([labels[id_] for id_ in rows], dtype=bool)
-        if member.all() or not member.any():
-            reason = "the known records are all members or all non-members"
-            raise UnscorableError(reason)
-        return learn(np.array(list(rows.values())), member, self.model, Training(seed=self.seed))
+        return learn(*examples(known, self._row), self.model, Training(seed=self.seed))
 
     def _row(self, seen: Observations, id_: str) -> FloatArray:
         """The features of one record, shape (d,)."""
