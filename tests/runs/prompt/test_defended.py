@@ -243,3 +243,18 @@ def test_nothing_that_a_defence_wrote_is_in_the_run_folder(run: tuple[Path, Resu
         if file.is_file():
             content = file.read_bytes()
             assert not [word for word in words if word.encode() in content], file
+
+
+def test_an_attack_that_learns_is_told_from_one_who_knows_of_the_defence(
+    place: Path, tmp_path: Path
+) -> None:
+    attacks = ("hybrid[encoder=letters,cap=1,model=logistic]",)
+    choices = {"attacks": attacks, "defenses": ("rewrite_filter[fewest=2,longest=12]",)}
+    folder, results = audit_prompt(config(place, "learnt", **choices))
+    ((hybrid,),) = (one.attacks for one in results.defences)
+    assert "sqrt(2)" in hybrid.fixed.auc.method
+    assert hybrid.fixed.auc != hybrid.recalibrated.auc
+    assert hybrid.fixed.auc.n == (20, 20)
+    shutil.copytree(folder.path, tmp_path / "copy")
+    _, again = rescore(tmp_path / "copy")
+    assert again.defences == results.defences
