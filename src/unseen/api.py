@@ -608,7 +608,7 @@ def canary_make(
 
 def canary_audit(
     target: str | Path | LogprobTarget | None = None,
-    key: str | Path | None = None,
+    key: str | Path | CanaryKey | None = None,
     *,
     config: CanaryAudit | None = None,
     progress: Progress | None = None,
@@ -619,7 +619,7 @@ def canary_audit(
 
     Args:
         target: a model folder or name, or a target such as `HFTarget` or `FakeTarget`.
-        key: the key of the canaries.
+        key: the key of the canaries: its file, or what `read_key` has read from it.
         config: all choices at once, instead of `choices`.
         progress: called with what is being done, how much of it is done, and how much there is.
         note: called with sentences that the user should know.
@@ -631,9 +631,14 @@ def canary_audit(
     Raises:
         UnseenError: with what is wrong and what to do.
     """
+    from unseen.data.canaries import CanaryKey
     from unseen.runs import canary
 
-    if key is not None:
+    if isinstance(key, CanaryKey):
+        if not key.path:
+            raise ConfigError("this key was not read from a file", fix="unseen.read_key(PATH)")
+        choices["key"] = key.path
+    elif key is not None:
         choices["key"] = str(key)
     config, target = _chosen(target, None, config, choices, canary.configure)
     folder, results = canary.audit_canaries(

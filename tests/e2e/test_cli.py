@@ -355,7 +355,7 @@ BAD = {
     "generator that nobody asks": (
         lambda: None,
         ("--generator", "fake/nonmembers.jsonl"),
-        ("--generator is read by", "--attacks 'icp_sp[source=generate]'"),
+        ("--generator is read by", "--attacks 'icp_sp[source=generate],g_drift_stability"),
     ),
     "surrogate that nobody asks": (
         lambda: None,

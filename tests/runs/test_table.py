@@ -56,6 +56,21 @@ def test_gradients_of_canaries(tmp_path: Path) -> None:
     assert found.attacks[0].n == (int(key.included.sum()), int((~key.included).sum()))
 
 
+def test_canaries_are_audited_by_attacks_and_a_key_at_hand(tmp_path: Path) -> None:
+    made = unseen.canary_make(tmp_path / "canaries", 40, seed=2)
+    key = unseen.read_key(made.key)
+    target = unseen.FakeTarget([c.record.response for c in key.canaries if c.included])
+    done = unseen.canary_audit(
+        target, key, attacks=[unseen.attacks.Loss(), unseen.attacks.MinK(k=0.3)], run_dir=tmp_path / "run",
+        cache_dir=tmp_path / "cache", bootstrap=200, preflight=False,
+    )  # fmt: skip
+    names = {row.name for row in done.results.attacks if row.kind == "attack"}
+    assert names == {"loss", "min_k[k=0.3]"}
+    assert done.results.epsilon is not None
+    with pytest.raises(ConfigError, match="not read from a file"):
+        unseen.canary_audit(target, canaries.draw(20, seed=1))
+
+
 def test_both_sides_of_records_are_taken(tmp_path: Path) -> None:
     files = [tmp_path / f"{side}.jsonl" for side in ("members", "nonmembers")]
     for i, file in enumerate(files):
