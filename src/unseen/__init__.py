@@ -46,6 +46,7 @@ _WHERE: dict[str, str] = {
     "report_run": "unseen.api",
     "plan": "unseen.api",
     "run_demo": "unseen.api",
+    "run_prompt_demo": "unseen.api",
     "score_run": "unseen.api",
     "study": "unseen.api",
     "train": "unseen.api",

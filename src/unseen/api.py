@@ -71,6 +71,29 @@ class Audit:
         table: pd.DataFrame = RunFolder(self.folder).read_table("records.parquet").to_pandas()
         return table
 
+    def table(self) -> str:
+        """The attacks, the baselines that must stay at chance and what is to be known of them, as text."""
+        from unseen.report.terminal import as_text
+
+        return as_text(self.results)
+
+    def slices(self, by: str) -> tuple[dict[str, Any], ...]:
+        """AUC by group, a row a group: of a column that was sliced by, or, of a prompt, "position" or "shots".
+
+        Returns:
+            Rows with by, value, attack, n, auc, low and high; None where a group is too small.
+
+        Raises:
+            UnknownNameError: where there are no such groups.
+        """
+        from unseen.report.summary import groups
+
+        found = groups(self.results)
+        known = dict.fromkeys(row["by"] for row in found)
+        if by not in known:
+            raise UnknownNameError("groups", by, known)
+        return tuple(row for row in found if row["by"] == by)
+
     def gate(
         self, limits: Mapping[str, float] | Sequence[str] = (), *, confidence: float | None = None
     ) -> GateResult:
@@ -298,25 +321,43 @@ def audit_prompt(
     Raises:
         UnseenError: with what is wrong and what to do.
     """
-    from unseen.prompts.templates import PromptTemplate
     from unseen.runs.prompt import audit as runs
-    from unseen.runs.prompt.config import configure as configure_prompt
 
-    objects: dict[str, Any] = {}
-    if prompt is not None:
-        twice = sorted(prompt.choices.keys() & choices.keys())
-        if config is not None or twice:
-            what = ", ".join(twice) or "config"
-            raise ConfigError(f"got a prompt and also {what}", fix="say it in one place")
-        choices |= prompt.choices
-        objects["demos"] = None if "demos" in choices else prompt.demos
-        if isinstance(prompt.template, PromptTemplate):
-            objects["template"] = prompt.template
-    config, target = _chosen(target, None, config, choices, configure_prompt)
+    config, target, objects = _played(target, prompt, config, choices)
     folder, results = runs.audit_prompt(
         config, target=target, progress=progress, note=note, report=_report, **objects
     )
     return Audit(folder.path, results)
+
+
+def _played(
+    target: str | Path | LogprobTarget | None,
+    prompt: PromptGame | None,
+    config: PromptAudit | None,
+    choices: dict[str, Any],
+) -> tuple[PromptAudit, LogprobTarget | None, dict[str, Any]]:
+    """The choices of a call about a prompt, its target where that is no name, and what else is no name."""
+    from unseen.prompts.templates import PromptTemplate
+    from unseen.runs.prompt.config import configure as configure_prompt
+    from unseen.runs.prompt.game import PromptGame
+
+    objects: dict[str, Any] = {}
+    if prompt is not None:
+        if not isinstance(prompt, PromptGame):
+            raise ConfigError(
+                f"got {type(prompt).__name__} as prompt, expected PromptGame",
+                fix='unseen.PromptGame("trec", demos="pool.jsonl"), or template=… and demos=…',
+            )
+        twice = sorted(prompt.choices.keys() & choices.keys())
+        if config is not None or twice:
+            what = ", ".join(twice) or "config"
+            raise ConfigError(f"got a prompt and also {what}", fix="say it in one place")
+        choices = choices | prompt.choices
+        objects["demos"] = None if "demos" in prompt.choices else prompt.demos
+        if isinstance(prompt.template, PromptTemplate):
+            objects["template"] = prompt.template
+    config, target = _chosen(target, None, config, choices, configure_prompt)
+    return config, target, objects
 
 
 C = TypeVar("C", bound=AuditChoices)
@@ -355,24 +396,24 @@ def _chosen(
 
 def plan(
     target: str | Path | LogprobTarget | None = None,
-    data: Records | None = None,
+    data: Records | PromptGame | None = None,
     *,
-    config: FinetuneAudit | None = None,
+    config: FinetuneAudit | PromptAudit | None = None,
     progress: Progress | None = None,
     note: Any = None,
     **choices: Any,
 ) -> Forecast:
-    """What would `audit_finetune` take for the same arguments? No run folder is made.
+    """What would `audit_finetune`, or `audit_prompt`, take for the same arguments? No run folder is made.
 
     A few batches are run, so that times are those of this model on this machine.
 
     Args:
         target: a model folder or name, or a target.
-        data: records of both sides; or give `members` and `nonmembers` files.
-        config: all choices at once, instead of `choices`.
+        data: records of both sides, or give `members` and `nonmembers` files; or a prompt.
+        config: all choices at once, instead of `choices`; those of a prompt say that one is meant.
         progress: called with what is being done, how much of it is done, and how much there is.
         note: called with sentences that the user should know.
-        **choices: fields of `FinetuneAudit`.
+        **choices: fields of `FinetuneAudit`, or, with a prompt, of `PromptAudit`.
 
     Returns:
         Requests, tokens, batches, seconds and bytes; attacks; rates that can be resolved.
@@ -381,7 +422,15 @@ def plan(
         UnseenError: with every fault that the audit would find before it asks the model.
     """
     from unseen.runs.estimate import estimate
+    from unseen.runs.prompt.config import PromptAudit
+    from unseen.runs.prompt.estimate import estimate as estimate_prompt
+    from unseen.runs.prompt.game import PromptGame
 
+    if isinstance(data, PromptGame) or isinstance(config, PromptAudit):
+        prompt = data if isinstance(data, PromptGame) else None
+        of_prompt = config if isinstance(config, PromptAudit) else None
+        played, target, objects = _played(target, prompt, of_prompt, choices)
+        return estimate_prompt(played, target=target, progress=progress, note=note, **objects)
     config, target = _chosen(target, data, config, choices, configure)
     return estimate(config, target=target, records=data, progress=progress, note=note)
 
@@ -573,6 +622,53 @@ def run_demo(
         f"--members {setting.members} --nonmembers {setting.nonmembers}"
     )
     return Demo(found, control, command)
+
+
+@dataclass(frozen=True)
+class PromptDemo:
+    """The audit of the demonstration of a prompt.
+
+    Attributes:
+        audit: of the prompt, with the same questions behind an empty one as control.
+        command: repeats it from the command line.
+    """
+
+    audit: Audit
+    command: str
+
+    @property
+    def as_expected(self) -> bool:
+        """Whether records in the prompt are found, and nobody behind an empty one."""
+        clear = {check.status for check in self.audit.results.checks if check.id == "control"}
+        found = self.audit.headline
+        return found is not None and found.found and clear == {"pass"}
+
+
+def run_prompt_demo(
+    runs: str | Path = "runs",
+    *,
+    cache_dir: Path | None = None,
+    progress: Progress | None = None,
+    note: Any = None,
+) -> PromptDemo:
+    """Audits a prompt of invented notes, behind which a fake model stands that copies what it has read.
+
+    Args:
+        runs: where notes and run folder are made.
+        cache_dir: where answers are kept.
+        progress: called with what is being done, how much of it is done, and how much there is.
+        note: called with sentences on what happens.
+
+    Raises:
+        UnseenError: where something cannot be written.
+    """
+    from unseen.runs.prompt import demo
+
+    setting = demo.prepare(Path(runs) / "demo-prompt")
+    audit = audit_prompt(
+        **setting.choices, runs=runs, cache_dir=cache_dir, progress=progress, note=note
+    )
+    return PromptDemo(audit, setting.command)
 
 
 def canary_make(

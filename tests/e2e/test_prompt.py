@@ -84,3 +84,62 @@ def test_every_fault_is_said_at_once(here: Path, capsys) -> None:
     shown = capsys.readouterr().err
     for what in ("no model is named", "no template is named", "no demonstrations are named"):
         assert what in shown
+
+
+def test_the_demonstration_finds_notes_in_the_prompt_and_nobody_behind_an_empty_one(
+    here: Path, capsys, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        "unseen.runs.prompt.demo.CHOICES",
+        {"trials": 40, "shots": (1,), "seed": 0, "bootstrap": 200, "fpr": 0.1},
+    )
+    assert run(["demo", "--prompt", "--runs", "runs"]) == 0
+    shown = capsys.readouterr().out
+    assert "as it should be" in shown
+    assert "unseen audit prompt --model fake/copies" in shown
+
+
+def test_a_plan_says_what_it_would_take_and_leaves_nothing(here: Path, capsys) -> None:
+    words = ["--model", "fake/copies", "--template", "sort.txt", "--demos", "pool.jsonl", *CHOICES]
+    assert run(["plan", "prompt", *words, "--shots", "1,2"]) == 0
+    first = capsys.readouterr().out
+    assert "behind an empty prompt" in first
+    assert "2 demonstrations, last" in first
+    assert audit("--shots", "1,2", "--dry-run") == 0
+    assert not (here / "runs").exists()
+
+
+def test_a_budget_that_is_too_small_is_refused_with_a_code_of_its_own(here: Path, capsys) -> None:
+    assert audit("--max-requests", "10") == 12
+    assert "--max-requests" in capsys.readouterr().err
+
+
+def test_the_report_speaks_of_prompts(here: Path) -> None:
+    assert audit("--run-dir", "run", "--shots", "1,3", "--position", "last,first") == 0
+    page = (here / "run" / "report.html").read_text()
+    text = (here / "run" / "report.md").read_text()
+    for said in (
+        "Membership audit of a prompt",
+        "In which setting does it leak?",
+        "behind an empty prompt",
+    ):
+        assert said in page
+        assert said in text
+    assert "AUC by demonstrations" in page  # the figure, in words
+    for training in ("training records", "fine-tun", "held-out"):
+        assert training not in text.replace("shows the effect of a change on the same records", "")
+
+
+def test_options_come_from_a_file_and_from_the_environment(
+    here: Path, capsys, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (here / "unseen.yaml").write_text(
+        "model: fake/copies\ntemplate: sort.txt\ndemos: pool.jsonl\ntrials: 20\nbootstrap: 200\n"
+        "synonyms: {Amber: [yellow, gold]}\nfpr: 0.1\nrun_dir: run\n"
+    )
+    monkeypatch.setenv("UNSEEN_SHOTS", "1,2")
+    assert run(["audit", "prompt", "--attacks", "gap"]) == 0
+    config = json.loads((here / "run" / "run.json").read_text())["config"]
+    assert (config["shots"], config["synonyms"]) == ([1, 2], ["Amber=yellow|gold"])
+    assert run(["audit", "prompt", "--config", "run/config.yaml", "--run-dir", "again"]) == 0
+    assert results(here / "again")["attacks"] == results(here / "run")["attacks"]

@@ -46,6 +46,7 @@ def finetune(
 def prompt(
     *,
     config: Annotated[PromptAudit, Parameter(name="*")] = PromptAudit(),  # noqa: B008 (frozen)
+    dry_run: Annotated[bool, Parameter(negative=())] = False,
     json_: Annotated[bool, Parameter(name="--json", negative=())] = False,
 ) -> int:
     """Was this record among the demonstrations of the prompt that the model stands behind?
@@ -57,8 +58,11 @@ def prompt(
 
     Args:
         config: the audit.
+        dry_run: say what the audit would take, and do no more; as unseen plan prompt.
         json_: print results.json instead of the table.
     """
+    if dry_run:
+        return announce_plan(config, json_=json_)
     from unseen.api import audit_prompt
 
     with progress() as tell:

@@ -29,7 +29,7 @@ def attacks(
     """
     from unseen.attacks import names
 
-    header = ("attack", "needs", "what it says of a record")
+    header = ("attack", "on", "needs", "what it says of a record")
     return _listed(names(), _facts, header, _cells, explain=explain, json_=json_)
 
 
@@ -79,7 +79,7 @@ def _listed(
         for fact in facts:
             _explain(fact)
     else:
-        _table(header, map(cells, facts))
+        _table(header, map(cells, sorted(facts, key=_on)))
     for fault in broken:
         show_error(fault)
     return 2 if broken else 0
@@ -101,20 +101,21 @@ def _about(cls: Any, name: str) -> Facts:
 
 def _facts(name: str) -> Facts:
     from unseen.attacks import find
-    from unseen.attacks.base import is_blind, is_fitted
+    from unseen.attacks.base import is_blind, is_fitted, scenario_of
 
     cls = find(name)
     return {
         **_about(cls, name),
         "needs": cls.access.word,
         "roles": sorted({signal.of for signal in cls().signals()}),
+        "scenario": scenario_of(cls),
         "blind": is_blind(cls()),
         "fitted": is_fitted(cls()),
     }
 
 
 def _cells(fact: Facts) -> tuple[object, ...]:
-    return fact["name"], _needs(fact), fact["summary"]
+    return fact["name"], _on(fact), _needs(fact), fact["summary"]
 
 
 def _table(header: tuple[str, ...], rows: Iterable[tuple[object, ...]]) -> None:
@@ -129,6 +130,13 @@ def _table(header: tuple[str, ...], rows: Iterable[tuple[object, ...]]) -> None:
     out().print(table)
 
 
+def _on(fact: Facts) -> str:
+    """What it is an attack on; baselines belong to all."""
+    if fact.get("blind"):
+        return "anything"
+    return {"prompt": "prompts"}.get(str(fact.get("scenario")), "models")
+
+
 def _needs(fact: Facts) -> str:
     if fact["blind"]:
         return "nothing"
@@ -140,7 +148,7 @@ def _needs(fact: Facts) -> str:
 
 def _explain(fact: Facts) -> None:
     console = out()
-    needs = f"  needs {_needs(fact)}" if "needs" in fact else ""
+    needs = f"  on {_on(fact)}, needs {_needs(fact)}" if "needs" in fact else ""
     console.print(f"[bold]{fact['name']}[/bold]{needs}")
     for line in str(fact["doc"]).splitlines():
         console.print(f"  {visible(line)}", markup=False)

@@ -65,7 +65,7 @@ app.command(
 app.command(
     "unseen.cli.doctor:doctor", name="doctor", help="What do this machine and a model allow?"
 )
-app.command("unseen.cli.plan:plan", name="plan", help="What would an audit take?")
+app.command("unseen.cli.plan:app", name="plan", help="What would an audit take?")
 app.command(
     "unseen.cli.check:check", name="check", help="Can membership be measured with these records?"
 )

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-from cyclopts import Parameter
+from cyclopts import App, Parameter
 
 from unseen.cli.output import out, progress, say
 from unseen.errors import visible
 from unseen.runs.config import FinetuneAudit
+from unseen.runs.prompt.config import PromptAudit
 
 if TYPE_CHECKING:
     from unseen.runs.estimate import Asked, Forecast, Looked, Written
 
 
+app = App(name="plan", help="What would an audit take?")
+
+
+@app.default
 def plan(
     *,
     config: Annotated[FinetuneAudit, Parameter(name="*")] = FinetuneAudit(),  # noqa: B008 (frozen)
@@ -31,7 +36,24 @@ def plan(
     return announce(config, json_=json_)
 
 
-def announce(config: FinetuneAudit, *, json_: bool) -> int:
+@app.command
+def prompt(
+    *,
+    config: Annotated[PromptAudit, Parameter(name="*")] = PromptAudit(),  # noqa: B008 (frozen)
+    json_: Annotated[bool, Parameter(name="--json", negative=())] = False,
+) -> int:
+    """What would this audit of a prompt take? Questions, tokens, memory and time; no run folder is made.
+
+    Takes the options of unseen audit prompt, for which it is --dry-run.
+
+    Args:
+        config: the audit.
+        json_: print JSON instead of the list.
+    """
+    return announce(config, json_=json_)
+
+
+def announce(config: FinetuneAudit | PromptAudit, *, json_: bool) -> int:
     """Prints what an audit would take."""
     from unseen.api import plan as plan_
 
@@ -71,6 +93,11 @@ def lines(forecast: Forecast) -> list[tuple[str, str]]:
     counts = f"{forecast.n[0]:,} members, {forecast.n[1]:,} non-members"
     made.append(("records", "; ".join(filter(None, (counts, *more)))))
     made += [("", f"{n:,} {kind} non-members, judged apart") for kind, n in forecast.apart.items()]
+    made += [
+        ("settings" if at == 0 else "", name)
+        for at, name in enumerate(forecast.settings)
+        if len(forecast.settings) > 1
+    ]
     if forecast.example:
         made.append(("example", in_a_line(forecast.example)))
     made.append(("attacks", ", ".join(forecast.attacks)))
@@ -81,7 +108,11 @@ def lines(forecast: Forecast) -> list[tuple[str, str]]:
     if forecast.control_model_note is not None:
         made.append(("", forecast.control_model_note))
     made += [("not run", f"{name}: {why}") for name, why in sorted(forecast.skipped.items())]
-    made += [("requests", f"{role}: {_asked(asked)}") for role, asked in forecast.asked.items()]
+    made += [
+        ("requests", f"{role}: {_asked(asked)}")
+        for role, asked in forecast.asked.items()
+        if asked.requests or asked.texts is None
+    ]
     made += [
         ("texts", f"{role}: {_written(asked.texts)}")
         for role, asked in forecast.asked.items()

@@ -103,7 +103,7 @@ class YamlFile:
 
     def _value(self, key: str, value: Any) -> Any:
         if isinstance(value, dict) and key in _MAPPINGS:
-            value = [f"{name}={one}" for name, one in value.items()]
+            value = [f"{name}={_in_a_line(one)}" for name, one in value.items()]
         if isinstance(value, dict):
             raise self._fault(
                 f"{short(key)} holds further keys; every option stands at the top, not under a command",
@@ -128,6 +128,11 @@ class YamlFile:
     def _fault(self, problem: str, fix: str, line: int | None = None) -> ConfigError:
         place = f"{self.path}" if line is None else f"{self.path} line {line}"
         return ConfigError(f"{place}: {problem}", fix=fix)
+
+
+def _in_a_line(value: Any) -> Any:
+    """Several words for one name as an option has them."""
+    return "|".join(map(str, value)) if isinstance(value, list) else value
 
 
 def _loader() -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from unseen.runs.rendered import in_a_line
 from unseen.runs.results import Apart, AttackResult, Number, PromptFacts, Results, TprAtFpr
@@ -200,6 +201,46 @@ def signed(estimate: Number, digits: int = 3) -> str:
         f"{one:+.{digits}f}".replace("-", "−") for one in (estimate.value, *estimate.ci)
     )
     return f"{value} [{low}, {high}]"
+
+
+def groups(results: Results) -> list[dict[str, Any]]:
+    """AUC by group: of columns, and, of a prompt, by place and number of demonstrations."""
+    found = [_group(one.by, one.value, one.attack, one.n, one.auc) for one in results.slices]
+    about = results.prompt
+    if about is None or about.shots is None:
+        return found
+    of_settings = [
+        (about.shots, about.position, results.attacks),
+        *(
+            (one.shots, one.position, one.attacks)
+            for one in results.settings
+            if one.defense == "none"
+        ),
+    ]
+    for by, same, at in (("position", 0, 1), ("shots", 1, 0)):
+        for setting in of_settings:
+            if setting[same] == of_settings[0][same]:
+                found += [
+                    _group(by, str(setting[at]), row.name, row.n, row.auc)
+                    for row in setting[2]
+                    if row.kind == "attack"
+                ]
+    return found
+
+
+def _group(
+    by: str, value: str, attack: str, n: tuple[int, int], auc: Number | None
+) -> dict[str, Any]:
+    low, high = (None, None) if auc is None else auc.ci
+    return {
+        "by": by,
+        "value": value,
+        "attack": attack,
+        "n": n,
+        "auc": None if auc is None else auc.value,
+        "low": low,
+        "high": high,
+    }
 
 
 def gains(results: Results) -> list[tuple[str, str, str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from typing import TYPE_CHECKING
 
 from rich.table import Table
@@ -73,6 +74,15 @@ def show(results: Results, console: Console) -> None:
         console.print(Text.assemble(("EVIDENCE", "bold"), f" {visible(evidence(results))}"))
     for mend in mends(results):
         console.print(Text.assemble(("fix", "bold"), f"      {visible(mend)}"))
+
+
+def as_text(results: Results) -> str:
+    """What `show` prints, without colours."""
+    from rich.console import Console
+
+    out = io.StringIO()
+    show(results, Console(file=out, width=140, highlight=False, no_color=True))
+    return out.getvalue()
 
 
 def _settings(results: Results) -> Table:

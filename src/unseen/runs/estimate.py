@@ -35,7 +35,7 @@ from unseen.types import Batch, Prompt, Request
 
 if TYPE_CHECKING:
     from unseen.data.records import Records
-    from unseen.runs.config import FinetuneAudit
+    from unseen.runs.config import AuditChoices, FinetuneAudit
     from unseen.targets.access import LogprobTarget
 
 T = TypeVar("T")
@@ -118,6 +118,7 @@ class Forecast(Part):
     apart: dict[str, int] = Field(
         default_factory=dict, description="non-members that would be judged apart, by kind"
     )
+    settings: tuple[str, ...] = Field((), description="of a prompt, the main one first")
     set_aside: tuple[int, int] = Field(description="of both sides, known to attacks")
     dropped: int = Field(description="records that occur on both sides")
     example: tuple[RenderedPart, ...] = ()
@@ -186,32 +187,31 @@ def estimate(
     notes: list[str] = []
     asked: dict[str, Asked] = {}
     with Store(file if config.cache and file.is_file() else None) as store:
-        prompts = _joined(
+        prompts = joined(
             prompts_of(plan.signals, records.records, models, shown=start.shown)
             for records in _sets(start)
         )
         endpoint = endpoint_of(models)
         to_send = None if endpoint is None else left_to_send(models, [prompts], store)
-        glances = _joined(
+        glances = joined(
             glances_of(plan.signals, records.records, models, shown=start.shown)
             for records in _sets(start)
         )
         for role, requests in _questions(start, None, progress).items():
-            one = _asked(start, models[role], requests, store, notes)
-            texts = _texts(start, models[role], prompts[role], store, notes)
+            one = asked_of(models[role], requests, store, notes, config=config)
+            texts = texts_of(models[role], prompts[role], store, notes, config=config)
             looked = _looked(start, models[role], glances[role], store, notes)
             asked[role] = one.model_copy(update={"texts": texts, "looked": looked})
         of_shadows = []
         for shadow in start.shadows:
             with shadow.opened() as model:
                 (requests,) = _questions(start, model, progress).values()
-                of_shadows.append(_asked(start, model, requests, store, notes))
+                of_shadows.append(asked_of(model, requests, store, notes, config=config))
                 del model
         if of_shadows:
             asked[SHADOW] = _together(of_shadows)
-    memory, basis = _memory(models[TARGET])
+    memory, basis = memory_of(models[TARGET])
     n = (len(prepared.judged.members), len(prepared.judged.nonmembers))
-    known = [resolution(n[1], fpr) for fpr in config.fpr]
     return Forecast(
         target=models[TARGET].target.describe(),
         reference=described(models, REFERENCE) if REFERENCE in models else None,
@@ -234,18 +234,24 @@ def estimate(
         max_requests=config.max_requests,
         memory_bytes=memory,
         memory_basis=basis,
-        fpr=tuple(
-            Resolved(fpr=one.fpr, resolution=one.status, needs_nonmembers=one.needs_nonmembers)
-            for one in known
-        ),
+        fpr=resolved(n[1], config.fpr),
         notes=tuple(notes),
+    )
+
+
+def resolved(n_nonmembers: int, rates: Iterable[float]) -> tuple[Resolved, ...]:
+    """What so many non-members can say about each rate."""
+    known = [resolution(n_nonmembers, fpr) for fpr in rates]
+    return tuple(
+        Resolved(fpr=one.fpr, resolution=one.status, needs_nonmembers=one.needs_nonmembers)
+        for one in known
     )
 
 
 def _questions(
     start: Ready, shadow: Model | None, progress: Progress | None
 ) -> dict[str, list[Request]]:
-    return _joined(
+    return joined(
         questions(
             start.plan.signals,
             records.records,
@@ -263,7 +269,7 @@ def _sets(start: Ready) -> list[Records]:
     return [start.prepared.judged, *(one.records for one in start.prepared.apart)]
 
 
-def _joined(asked: Iterable[Mapping[str, list[T]]]) -> dict[str, list[T]]:
+def joined(asked: Iterable[Mapping[str, list[T]]]) -> dict[str, list[T]]:
     """What each role is asked about all sets."""
     found: dict[str, list[T]] = {}
     for of_set in asked:
@@ -272,11 +278,16 @@ def _joined(asked: Iterable[Mapping[str, list[T]]]) -> dict[str, list[T]]:
     return found
 
 
-def _asked(
-    start: Ready, model: Model, requests: Sequence[Request], store: Store, notes: list[str]
+def asked_of(
+    model: Model,
+    requests: Sequence[Request],
+    store: Store,
+    notes: list[str],
+    *,
+    config: AuditChoices,
 ) -> Asked:
     """What one model would be asked, and how long that takes."""
-    engine = Engine(model.target, store, batch_tokens=start.config.batch_tokens)
+    engine = Engine(model.target, store, batch_tokens=config.batch_tokens)
     distinct, todo = engine.remaining(requests)
     return Asked(
         requests=len(requests),
@@ -294,17 +305,22 @@ _STEPS = 8
 """Tokens of the texts that are written to be timed."""
 
 
-def _texts(
-    start: Ready, model: Model, prompts: Sequence[Prompt], store: Store, notes: list[str]
+def texts_of(
+    model: Model,
+    prompts: Sequence[Prompt],
+    store: Store,
+    notes: list[str],
+    *,
+    config: AuditChoices,
 ) -> Written | None:
     """The texts of one model; some tokens of a middling sheet are written to see how long it takes."""
     if not prompts:
         return None
-    writing = Generation(model.target, store, batch_tokens=start.config.batch_tokens)
+    writing = Generation(model.target, store, batch_tokens=config.batch_tokens)
     distinct, todo = writing.remaining(prompts)
     time_ = None
     if todo and isinstance(model.target, EachAlone):
-        time_ = _time_to_send(model, model.target, todo, start.config.concurrency)
+        time_ = _time_to_send(model, model.target, todo, config.concurrency)
     elif todo:
         sheet = todo[len(todo) // 2]
         try:
@@ -523,7 +539,7 @@ def timing(kinds: Sequence[tuple[int, Sequence[tuple[int, float]]]]) -> Timing |
     )
 
 
-def _memory(model: Model) -> tuple[int | None, str]:
+def memory_of(model: Model) -> tuple[int | None, str]:
     """The most memory in use so far, the models and the largest timed batch included."""
     torch: Any = sys.modules.get("torch")  # where it is not loaded, no model of it is
     device = model.target.describe().get("device", "")

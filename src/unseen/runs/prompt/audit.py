@@ -10,7 +10,8 @@ from __future__ import annotations
 import hashlib
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -30,7 +31,7 @@ from unseen.runs.prompt.defended import Seen, defence, fixed_scores, guarantee_f
 from unseen.runs.prompt.demos import Given
 from unseen.runs.prompt.judged import file_of, judged_setting, unparsed
 from unseen.runs.prompt.preflight import checked_first
-from unseen.runs.prompt.ready import Ready, ready
+from unseen.runs.prompt.ready import Ready, in_words, ready
 from unseen.runs.prompt.settings import Setting
 from unseen.runs.prompt.validity import checks
 from unseen.runs.provenance import now
@@ -120,7 +121,10 @@ def audit_prompt(
     with folder.locked():
         about = _begin(folder, start)
         say(f"run folder {folder.path}")
-        with Store(answers_file(config) if config.cache else None) as store:
+        with (
+            Store(answers_file(config) if config.cache else None) as store,
+            _stopping(folder, about),
+        ):
             budget = _budget(start, about, store, say)
             preflight = checked_first(
                 config, start.model, start.main, start.plan.signals, folder, about, say
@@ -212,12 +216,23 @@ def _about_to_ask(start: Ready, asked: Total) -> str:
     )
 
 
+@contextmanager
+def _stopping(folder: RunFolder, about: dict[str, Any]) -> Iterator[None]:
+    """Notes down that a run was stopped by its budget."""
+    try:
+        yield
+    except BudgetError:
+        about["attempts"][-1] |= {"ended": now(), "status": "stopped"}
+        folder.write_json("run.json", about | {"status": "stopped"})
+        raise
+
+
 # --- measure --------------------------------------------------------------------------------------
 
 
 def _kept_up(
     settings: Iterable[Setting], folder: RunFolder, about: dict[str, Any], budget: Budget
-) -> Iterable[Setting]:
+) -> Iterator[Setting]:
     """The settings; what was asked is noted down after each, also where it is stopped."""
     before = budget.spent
     try:
@@ -243,14 +258,6 @@ def _telling(progress: Progress | None, start: Ready, setting: Setting) -> Progr
             progress(f"{doing} {who}{where}", done, n)
 
     return tell
-
-
-def in_words(setting: Setting | SettingResult) -> str:
-    """A setting as messages name it."""
-    shots = f"{setting.shots} demonstration{'s' * (setting.shots != 1)}"
-    defense = setting.defended if isinstance(setting, Setting) else setting.defense
-    behind = "" if defense == "none" else f", {defense}"
-    return f"{shots}, {setting.position}{behind}"
 
 
 def _measure(

@@ -272,3 +272,12 @@ def _say_pairs(config: PromptAudit, setting: Setting, say: Note) -> None:
             f"{config.trials} trials ask about {n} records, some of them several times: those trials are "
             "judged as one group, which makes intervals wider"
         )
+
+
+def in_words(setting: Setting) -> str:
+    """A setting as messages name it."""
+    if setting.observed:
+        return "the observed prompt"
+    shots = f"{setting.shots} demonstration{'s' * (setting.shots != 1)}"
+    behind = "" if setting.defense is None else f", {setting.defended}"
+    return f"{shots}, {setting.position}{behind}"
