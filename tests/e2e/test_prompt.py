@@ -7,8 +7,11 @@ import demos
 import pytest
 
 from unseen.cli.main import run
+from unseen.runs.prompt import demo
 
-CHOICES = ["--trials", "30", "--bootstrap", "200", "--fpr", "0.1"]
+CHOICES = [
+    "--trials", "30", "--bootstrap", "200", "--fpr", "0.1", "--attacks", "gap,repeat[encoder=letters]",
+]  # fmt: skip
 
 
 @pytest.fixture
@@ -91,7 +94,7 @@ def test_the_demonstration_finds_notes_in_the_prompt_and_nobody_behind_an_empty_
 ) -> None:
     monkeypatch.setattr(
         "unseen.runs.prompt.demo.CHOICES",
-        {"trials": 40, "shots": (1,), "seed": 0, "bootstrap": 200, "fpr": 0.1},
+        {**demo.CHOICES, "trials": 40, "shots": (1,), "bootstrap": 200, "fpr": 0.1},
     )
     assert run(["demo", "--prompt", "--runs", "runs"]) == 0
     shown = capsys.readouterr().out

@@ -25,6 +25,7 @@ from unseen.runs.folder import RunFolder
 from unseen.runs.header import begin, open_folder
 from unseen.runs.judge import PROMPTED, Judge, Scored, Subjects
 from unseen.runs.lent import SKETCH, keep, lend, sketched
+from unseen.runs.metered import counting, in_a_line
 from unseen.runs.prompt.asked import Total, total
 from unseen.runs.prompt.cost import FREE_TEXT, accuracy, similarity, told_by
 from unseen.runs.prompt.defended import Seen, defence, fixed_scores, guarantee_facts
@@ -123,6 +124,7 @@ def audit_prompt(
         say(f"run folder {folder.path}")
         with (
             Store(answers_file(config) if config.cache else None) as store,
+            counting(start.models, folder, about),
             _stopping(folder, about),
         ):
             budget = _budget(start, about, store, say)
@@ -139,6 +141,8 @@ def audit_prompt(
                 )
                 for setting in start.settings
             }
+        if (sent := in_a_line(start.models)) is not None:
+            say(f"endpoint   {sent}")
         results = _finish(folder, start, about, preflight, measured, alike, started)
         if report is not None:
             report(folder, results)

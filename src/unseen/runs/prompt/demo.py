@@ -18,7 +18,8 @@ from unseen.runs.folder import writing
 N_RECORDS = 240
 SEED = 0
 TEMPLATE = "Sort each note into Health or Work.\n\n{demos}Note: {input}\nKind:"
-CHOICES: dict[str, Any] = {"trials": 100, "shots": (1, 4), "seed": SEED}
+ATTACKS = ("gap", "repeat[encoder=letters]")
+CHOICES: dict[str, Any] = {"trials": 100, "shots": (1, 4), "attacks": ATTACKS, "seed": SEED}
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,7 @@ class Setting:
         """Repeats the audit from the command line."""
         files = ["--template", str(self.template), "--demos", str(self.demos)]
         more = ["--trials", str(CHOICES["trials"]), "--shots", ",".join(map(str, CHOICES["shots"]))]
+        more += ["--attacks", ",".join(CHOICES["attacks"])]
         return shlex.join(["unseen", "audit", "prompt", "--model", "fake/copies", *files, *more])
 
 

@@ -8,9 +8,10 @@ from unseen.attacks import label
 from unseen.runs.audit import Note, answers_file
 from unseen.runs.collect import Model, Progress, prompts_of, questions
 from unseen.runs.estimate import Asked, Forecast, asked_of, memory_of, resolved, texts_of
+from unseen.runs.prompt.asked import total
 from unseen.runs.prompt.ready import Ready, in_words, ready
 from unseen.scoring.store import Store
-from unseen.signals.base import REFERENCE
+from unseen.signals.base import REFERENCE, TARGET
 
 if TYPE_CHECKING:
     from unseen.prompts.templates import PromptTemplate
@@ -49,6 +50,12 @@ def estimate(
     notes: list[str] = []
     with Store(file if config.cache and file.is_file() else None) as store:
         asked = _asked(start, store, notes, progress)
+        each = ((one.records.records, *start.of(one)) for one in start.settings)
+        whole = total(start.signals, each, store)
+    if whole.at_most > whole.left:
+        notes.append(
+            f"answers may lead to more questions: up to {whole.at_most:,} in all are left to ask"
+        )
     memory, basis = memory_of(start.model)
     records = start.main.records
     n = (len(records.members), len(records.nonmembers))
@@ -57,6 +64,7 @@ def estimate(
         access=start.model.target.access.word,
         n=n,
         settings=tuple(map(in_words, start.settings)),
+        max_requests=config.max_requests,
         set_aside=(0, 0),
         dropped=len(start.dropped),
         attacks=tuple(label(attack) for attack in start.plan.attacks),
@@ -80,8 +88,8 @@ def _asked(
     for setting in start.settings:
         models, shown = start.of(setting)
         records = setting.records.records
-        written = prompts_of(start.plan.signals, records, models, shown=shown)
-        asked = questions(start.plan.signals, records, models, shown=shown, progress=progress)
+        written = prompts_of(start.signals, records, models, shown=shown)
+        asked = questions(start.signals, records, models, shown=shown, progress=progress)
         for role, model in models.items():
             name = _name(role, setting)
             prompts.setdefault(name, (model, []))[1].extend(written[role])
@@ -96,5 +104,7 @@ def _asked(
 
 def _name(role: str, setting: Setting) -> str:
     """Whom it asks: models behind defences are others."""
+    if role not in (TARGET, REFERENCE):
+        return role
     where = "behind an empty prompt" if role == REFERENCE else "behind the prompt"
     return where if setting.defense is None else f"{where}, {setting.defended}"
