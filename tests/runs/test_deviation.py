@@ -79,7 +79,7 @@ def test_what_is_missing_is_said_with_what_to_type(here: Path) -> None:
         audited("run", "neighbor_deviation[encoder=letters]")
     with pytest.raises(ConfigError, match="--surrogate is read by neighbor_deviation"):
         audited("run", spec(), surrogate="fake/copies")
-    plain = audited("run", "default").results
+    plain = audited("run", "default", trials=10).results
     assert "word embeddings" in plain.skipped["neighbor_deviation[encoder=letters]"]
 
 
@@ -91,6 +91,7 @@ def other_pool(folder: Path) -> None:
     (folder / "words.txt").write_text("".join(f"{w}: {', '.join(OTHERS)}\n" for w in words))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", ["logistic", "svm", "net"])
 def test_what_one_audit_has_learned_judges_records_of_another(here: Path, model: str) -> None:
     other_pool(here)
@@ -119,6 +120,7 @@ def test_what_one_audit_has_learned_judges_records_of_another(here: Path, model:
     assert first.results.run.id == "one"
 
 
+@pytest.mark.slow
 def test_a_finished_run_borrows_too_and_the_same_records_are_refused(here: Path) -> None:
     other_pool(here)
     audited("one", spec(), trials=30)
@@ -133,6 +135,7 @@ def test_a_finished_run_borrows_too_and_the_same_records_are_refused(here: Path)
     assert not any("transferred" in name for name in scored.results.skipped)
 
 
+@pytest.mark.slow
 def test_what_was_not_learned_cannot_be_borrowed(here: Path) -> None:
     other_pool(here)
     audited("one", spec())

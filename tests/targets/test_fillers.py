@@ -42,6 +42,22 @@ def words_of(text: str) -> list[str]:
     return [text[slice(*span)] for span in word_spans(text)]
 
 
+@pytest.mark.parametrize("kind", ["masked", "alike"])
+def test_only_the_beginning_is_swapped_and_all_is_read(
+    request: pytest.FixtureRequest, kind: str
+) -> None:
+    filler = request.getfixturevalue(kind)
+    end = TEXT.index(" sees")
+    rng = np.random.default_rng(0)
+    early = filler.swaps(TEXT, top_k=3, dropout=0.3, rng=rng, until=end)
+    whole = [swap for swap in swapped(filler, TEXT, dropout=0.3) if swap.edit.stop <= end]
+    assert early
+    assert [swap.edit for swap in early] == [swap.edit for swap in whole], "as in the whole text"
+    assert [s.score for s in early] == pytest.approx([s.score for s in whole], rel=1e-4)
+    with pytest.raises(UnscorableError):
+        filler.swaps(TEXT, top_k=3, dropout=0.3, rng=rng, until=1)
+
+
 # --- masked language models -----------------------------------------------------------------------
 
 
