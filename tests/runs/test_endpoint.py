@@ -124,6 +124,7 @@ def test_a_budget_holds_for_all_attempts(server: Server, capsys: Any) -> None:
     runs = list(Path("runs").glob("2*"))
     attempts = json.loads((runs[0] / "run.json").read_text())["attempts"]
     assert sum(one["endpoint"]["requests"] for one in attempts) == len(server.asked) == needed + 10
+    assert [one["status"] for one in attempts] == ["stopped", "stopped"]
     done = unseen.audit_finetune("openai/tiny", **choices(server, max_requests=200))
     assert list(Path("runs").glob("2*")) == runs == [done.folder]
     asked = [json.dumps(body) for _, _, body in server.asked]

@@ -22,7 +22,7 @@ from unseen.runs.directed import check_width
 from unseen.runs.drifted import drifted, stability
 from unseen.runs.fillers import filler_facts, fillers_of_target, open_fillers, tried
 from unseen.runs.folder import RunFolder
-from unseen.runs.header import begin, open_folder
+from unseen.runs.header import begin, open_folder, stopping
 from unseen.runs.judge import Judge, Scored, Subjects
 from unseen.runs.layers import by_layer
 from unseen.runs.lent import SKETCH, Lent, borrow, check_apart, keep, lend, sketched
@@ -144,6 +144,7 @@ def audit(
         say(f"run folder {folder.path}")
         with (
             Store(answers_file(config) if config.cache else None) as store,
+            stopping(folder, about),
             counting(start.models, folder, about),
         ):
             check_budget(start.models, _first_prompts(start), store)

@@ -342,14 +342,9 @@ def texts_of(
         prompts=len(prompts),
         distinct=len(distinct),
         cached=len(distinct) - sum(len(sheet.prompts) for sheet in todo),
-        tokens=sum(_tokens(model, sheet) for sheet in todo),
+        tokens=sum(sheet.n_tokens(model.target.tokenizer) for sheet in todo),
         time=time_,
     )
-
-
-def _tokens(model: Model, sheet: Sheet) -> int:
-    """Tokens of a sheet to read and, at most, to write; about as many, of a model whose own are not known."""
-    return sum(_read_of(model, row) + row.max_new_tokens for row in sheet.prompts)
 
 
 def _read_of(model: Model, row: Prompt) -> int:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from unseen import __version__
-from unseen.errors import ConfigError
+from unseen.errors import BudgetError, ConfigError
 from unseen.runs.folder import LOCK, RunFolder, find_unfinished, point_latest, slug
 from unseen.runs.provenance import now, versions
 
@@ -80,6 +81,17 @@ def begin(
     folder.write_text("config.yaml", _yaml(config))
     point_latest(folder.path)
     return about
+
+
+@contextmanager
+def stopping(folder: RunFolder, about: dict[str, Any]) -> Iterator[None]:
+    """Notes down that a run was stopped by its budget."""
+    try:
+        yield
+    except BudgetError:
+        about["attempts"][-1] |= {"ended": now(), "status": "stopped"}
+        folder.write_json("run.json", about | {"status": "stopped"})
+        raise
 
 
 def _yaml(config: AuditChoices) -> str:

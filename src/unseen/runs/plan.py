@@ -261,7 +261,7 @@ def _without_effect(
         if _is_local(base) and not _is_local(f"{base}/adapter_config.json"):
             idle["--revision"] = f"is of a hub name, and {base} is a local model"
     others = (config.reference, config.control_model, config.surrogate, config.generator)
-    if not endpoint and not any(name is not None and is_endpoint(name) for name in others):
+    if not any(name is not None and is_endpoint(name) for name in (config.model, *others)):
         why = "is of an endpoint, --model openai/NAME"
         idle |= dict.fromkeys(changed(config, ENDPOINT), why)
     if records is not None:
@@ -270,6 +270,15 @@ def _without_effect(
     elif config.label_column is not None and config.data is None:
         idle["--label-column"] = "is a column of --data FILE, which is not given"
     return idle
+
+
+def idle_of_endpoint(config: AuditChoices) -> dict[str, str]:
+    """Options of an audit with one model that say nothing of it, and why."""
+    if is_endpoint(config.model):
+        idle = changed(config, (*_OF_A_MODEL, *_OF_EVERY_MODEL))
+        return dict.fromkeys(idle, "says nothing of an endpoint")
+    ours = tuple(name for name in ENDPOINT if name != "max_requests")
+    return dict.fromkeys(changed(config, ours), "is of an endpoint, --model openai/NAME")
 
 
 def _is_local(name: str) -> bool:
@@ -439,10 +448,8 @@ def obstacle(
     """
     if attack.access > access:
         return f"it needs {attack.access.word} access, the target gives {access.word}"
-    untold = _untold(attack) if endpoint else None
-    if untold is not None:
-        spec = label(told(attack))
-        return f"it says how text is drawn, and an endpoint takes no {untold}: --attacks '{spec}'"
+    if endpoint and (why := why_untold(attack)) is not None:
+        return why
     if not inside and any(isinstance(signal, InsideSignal) for signal in attack.signals()):
         return "it looks at states and gradients, which this target does not show"
     if not adapter and needs_adapter(attack.signals()):
@@ -475,6 +482,15 @@ def _untold(attack: Attack) -> str | None:
     """What an attack says of how text is drawn, and endpoints do not take, or None."""
     writing = [s for s in attack.signals() if isinstance(s, ContinuationSignal) and s.of == TARGET]
     return next((name for name in _UNTOLD for s in writing if getattr(s, name, 0)), None)
+
+
+def why_untold(attack: Attack) -> str | None:
+    """Why an attack cannot be run on an endpoint that could answer it, or None."""
+    untold = _untold(attack)
+    if untold is None:
+        return None
+    spec = label(told(attack))
+    return f"it says how text is drawn, and an endpoint takes no {untold}: --attacks '{spec}'"
 
 
 def told(attack: Attack) -> Attack:

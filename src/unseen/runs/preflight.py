@@ -26,7 +26,7 @@ from unseen.runs.step_check import ID as STEPS
 from unseen.runs.step_check import step_check
 from unseen.scoring.generation import EachAlone
 from unseen.signals.base import CONTROL, REFERENCE, TARGET, Encoder, Signal
-from unseen.targets.access import Access, LogprobTarget, Withheld, stats_of_one
+from unseen.targets.access import Access, LogprobTarget, Withheld, is_withheld, stats_of_one
 from unseen.types import Batch, Encoded, FloatArray, Record, Request, TokenStats
 
 if TYPE_CHECKING:
@@ -449,8 +449,8 @@ class _Trial:
             raise _Unanswered(f"no record can be asked about: {self._why_none()}")
         alone = [self._target.generate([p], max_new_tokens=_ANSWERED)[0] for p in prompts]
         together = self._target.generate(prompts, max_new_tokens=_ANSWERED)
-        reasons = {Withheld(ids[0]).reason for ids in (*alone, *together) if ids and ids[0] < 0}
-        if reasons and all(ids and ids[0] < 0 for ids in alone):
+        reasons = {Withheld(ids[0]).reason for ids in alone if is_withheld(ids)}
+        if all(map(is_withheld, alone)):
             raise _Fault(
                 f"none of {len(prompts)} questions is answered: {'; '.join(sorted(reasons))}",
                 "a model that thinks first uses the tokens of its answer up: name one that does not; "

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -11,7 +12,7 @@ from unseen.scoring.asking import Asking, Budget
 from unseen.scoring.store import Store, key_of_prompt
 from unseen.targets.access import Withheld, is_withheld, tokens_read
 from unseen.targets.characters import tokens_of
-from unseen.types import Prompt, Sampling
+from unseen.types import Prompt, Sampling, Tokenizer
 
 # Prompts whose tokens, answers included, are kept in memory together, as multiples of the tokens that
 # a batch reads at once: each step of writing reads but one token a row.
@@ -50,8 +51,8 @@ class Writer(Protocol):
 class EachAlone(Writer, Protocol):
     """Answers each prompt by itself, and others meanwhile: nothing is gained by prompts that are alike."""
 
-    def each(self, prompts: Sequence[Prompt]) -> Iterator[tuple[Prompt, list[int]]]:
-        """Every prompt and its answer, as they come."""
+    def each(self, prompts: Sequence[Prompt]) -> Generator[tuple[Prompt, list[int]], None, None]:
+        """Every prompt and its answer, as they come; who does not want all of them closes it."""
 
 
 @dataclass(frozen=True)
@@ -60,10 +61,11 @@ class Sheet:
 
     prompts: tuple[Prompt, ...]
 
-    @property
-    def n_tokens(self) -> int:
-        """Tokens that are read, and written at most, without padding."""
-        return sum(len(prompt.ids) + prompt.max_new_tokens for prompt in self.prompts)
+    def n_tokens(self, tokenizer: Tokenizer | None = None) -> int:
+        """Tokens of the model that are read, and written at most, without padding."""
+        return sum(
+            tokens_of(tokenizer, len(prompt.ids)) + prompt.max_new_tokens for prompt in self.prompts
+        )
 
 
 class Generation(Asking[Prompt, Sheet]):
@@ -106,9 +108,10 @@ class Generation(Asking[Prompt, Sheet]):
         rows = group.prompts
         if isinstance(self._target, EachAlone):
             # Kept one by one: whatever stops the run, none that has come is asked for again.
-            for row, ids in self._target.each(rows):
-                self._store.put_texts([(self._key(row), ids)])
-                self._count(len(row.ids), [ids])
+            with closing(self._target.each(rows)) as answered:
+                for row, ids in answered:
+                    self._store.put_texts([(self._key(row), ids)])
+                    self._count(len(row.ids), [ids])
             return
         before = tokens_read(self._target)
         made = self._target.generate(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from typing import Any, NoReturn
 
@@ -163,7 +163,7 @@ class OpenAITarget:
         answers = dict(self.each(list(dict.fromkeys(rows))))
         return [list(answers[row]) for row in rows]
 
-    def each(self, prompts: Sequence[Prompt]) -> Iterator[tuple[Prompt, list[int]]]:
+    def each(self, prompts: Sequence[Prompt]) -> Generator[tuple[Prompt, list[int]], None, None]:
         """Every prompt and its answer, as they come.
 
         Where the endpoint answers no more, those that are under way still come before the error.

@@ -10,8 +10,8 @@ from __future__ import annotations
 import hashlib
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -22,10 +22,10 @@ from unseen.runs.audit import Measured, Note, Report, answers_file
 from unseen.runs.collect import Progress, collect
 from unseen.runs.fillers import filler_facts
 from unseen.runs.folder import RunFolder
-from unseen.runs.header import begin, open_folder
+from unseen.runs.header import begin, open_folder, stopping
 from unseen.runs.judge import PROMPTED, Judge, Scored, Subjects
 from unseen.runs.lent import SKETCH, keep, lend, sketched
-from unseen.runs.metered import counting, in_a_line
+from unseen.runs.metered import counting, endpoint_of, in_a_line
 from unseen.runs.prompt.asked import Total, total
 from unseen.runs.prompt.cost import FREE_TEXT, accuracy, similarity, told_by
 from unseen.runs.prompt.defended import Seen, defence, fixed_scores, guarantee_facts
@@ -124,17 +124,19 @@ def audit_prompt(
         say(f"run folder {folder.path}")
         with (
             Store(answers_file(config) if config.cache else None) as store,
+            stopping(folder, about),
             counting(start.models, folder, about),
-            _stopping(folder, about),
         ):
             budget = _budget(start, about, store, say)
             preflight = checked_first(
                 config, start.model, start.main, start.plan.signals, folder, about, say
             )
-            measured = [
-                _measure(start, setting, store, budget, _telling(progress, start, setting))
-                for setting in _kept_up(start.settings, folder, about, budget)
-            ]
+            # Closed at once: it writes to the run folder where it is stopped, and not some time later.
+            with closing(_kept_up(start.settings, folder, about, budget)) as settings:
+                measured = [
+                    _measure(start, setting, store, budget, _telling(progress, start, setting))
+                    for setting in settings
+                ]
             alike = {
                 setting.name: similarity(
                     start, setting.written(start.helpers, store), store, budget
@@ -194,6 +196,9 @@ def _budget(start: Ready, about: Mapping[str, Any], store: Store, say: Note) -> 
     spent = sum(
         n for attempt in about["attempts"] for n in (attempt.get("requests_scored") or {}).values()
     )
+    endpoint = endpoint_of(start.models)
+    if endpoint is not None:  # what was sent again counts too
+        spent = max(spent, endpoint.counts.total)
     asked = total(start.signals, ((s.records.records, *start.of(s)) for s in start.settings), store)
     say(_about_to_ask(start, asked))
     most = start.config.max_requests
@@ -220,23 +225,12 @@ def _about_to_ask(start: Ready, asked: Total) -> str:
     )
 
 
-@contextmanager
-def _stopping(folder: RunFolder, about: dict[str, Any]) -> Iterator[None]:
-    """Notes down that a run was stopped by its budget."""
-    try:
-        yield
-    except BudgetError:
-        about["attempts"][-1] |= {"ended": now(), "status": "stopped"}
-        folder.write_json("run.json", about | {"status": "stopped"})
-        raise
-
-
 # --- measure --------------------------------------------------------------------------------------
 
 
 def _kept_up(
     settings: Iterable[Setting], folder: RunFolder, about: dict[str, Any], budget: Budget
-) -> Iterator[Setting]:
+) -> Generator[Setting, None, None]:
     """The settings; what was asked is noted down after each, also where it is stopped."""
     before = budget.spent
     try:

@@ -12,10 +12,19 @@ from unseen import __version__
 from unseen.attacks import label
 from unseen.attacks.base import PROMPT, Attack, is_blind, is_borrowing, is_fusing, needs_reference
 from unseen.errors import AccessError, ConfigError, UsageError
-from unseen.runs.config import unread
+from unseen.runs.config import ENDPOINT, unread
 from unseen.runs.fused import obstacles, repeated, without
 from unseen.runs.lent import borrower, refusal
-from unseen.runs.plan import Plan, changed, choose_attacks, content_hash, no_embeddings
+from unseen.runs.plan import (
+    Plan,
+    changed,
+    choose_attacks,
+    content_hash,
+    idle_of_endpoint,
+    no_embeddings,
+    why_untold,
+)
+from unseen.scoring.generation import EachAlone
 from unseen.signals.base import SURROGATE, TARGET, access_needed, helpers_needed, key, known_needed
 from unseen.signals.embedding import LETTERS, is_at_hand
 from unseen.signals.neighbours import fillers_needed
@@ -34,7 +43,7 @@ _OF_OBSERVED = ("members", "nonmembers", "split_origin", "near_duplicates")
 _OF_A_FILE = ("format", "column")
 _NOT_OF_THE_PLAN = {
     "run_dir", "runs", "cache_dir", "cache", "offline", "batch_tokens", "threads", "reveal", "keep_tokens",
-    "model", "adapter", "base_model", "surrogate", "template", "demos", "members", "nonmembers", "trained_from", "gate", "max_requests",
+    "model", "adapter", "base_model", "surrogate", "template", "demos", "members", "nonmembers", "trained_from", "gate", *ENDPOINT,
 }  # fmt: skip
 _EXAMPLE = "unseen audit prompt --model MODEL --template trec --demos FILE"
 
@@ -52,6 +61,7 @@ def check_inputs(config: PromptAudit, target: LogprobTarget | None, demos: objec
         faults.append("the model is given twice: as an object and by its name")
     if config.template is None:
         faults.append("no template is named: --template trec, or a file with {demos} and {input}")
+    faults += [f"{name} {why}" for name, why in idle_of_endpoint(config).items()]
     faults += _of_observed(config, demos) if config.observed_prompt else _of_game(config, demos)
     if faults:
         raise ConfigError("; ".join(faults), fix=_EXAMPLE)
@@ -181,6 +191,8 @@ def _obstacle(config: PromptAudit, attack: Attack, target: LogprobTarget) -> str
     most = max([attack.access, *(rung for rung in needed if rung is not None)])
     if most > target.access:
         return f"it needs {most.word} access, the target gives {target.access.word}"
+    if isinstance(target, EachAlone) and (why := why_untold(attack)) is not None:
+        return why
     if config.surrogate is None and SURROGATE in own:
         return "it needs a public model that tells its log-probabilities: --surrogate MODEL"
     if not isinstance(target, HasWordEmbeddings) and EMBEDDINGS in fillers_needed(attack.signals()):

@@ -11,6 +11,7 @@ from unseen.errors import UnscorableError
 from unseen.runs.preflight import conclude, kept, preflight
 from unseen.runs.results import Check
 from unseen.signals.base import TARGET, LikelihoodSignal, Signal
+from unseen.targets.access import Withheld, is_withheld
 
 if TYPE_CHECKING:
     from unseen.prompts.behind import HiddenPrompts
@@ -83,6 +84,16 @@ def _answers(model: Model, setting: Setting, seed: int) -> Check:
     together = _written(model, prompts)
     n_other = sum(one != other for one, other in zip(alone, together, strict=True))
     found = f"{n_other} of {len(prompts)} answers differ, asked alone and then together"
+    reasons = {Withheld(ids[0]).reason for ids in alone if is_withheld(ids)}
+    if all(map(is_withheld, alone)):
+        return Check(
+            **about,
+            status="fail",
+            value=0.0,
+            detail=f"none of {len(prompts)} questions is answered: {'; '.join(sorted(reasons))}",
+            fix="a model that thinks first uses the tokens of its answer up: name one that does not; fewer "
+            "--shots make prompts shorter",
+        )
     if not any(alone):
         return Check(
             **about,

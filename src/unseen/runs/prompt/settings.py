@@ -22,6 +22,7 @@ from unseen.prompts.behind import HiddenPrompts
 from unseen.prompts.templates import Example, PromptTemplate
 from unseen.prompts.trials import Case, Game, Position, membership
 from unseen.signals.base import REFERENCE, TARGET, Encoder
+from unseen.targets.characters import tokens_of
 from unseen.types import Membership, Record
 
 if TYPE_CHECKING:
@@ -113,7 +114,8 @@ class Setting:
         found: dict[str, int | None] = {}
         for case in self.cases:
             try:
-                found[case.id] = len(hidden.prompt(case.id, hidden.asked(case.example.text)))
+                ids = hidden.prompt(case.id, hidden.asked(case.example.text))
+                found[case.id] = tokens_of(encoder.tokenizer, len(ids))
             except UnscorableError:
                 found[case.id] = None
         return found
