@@ -1,6 +1,9 @@
+import pytest
+
+from unseen.errors import ModelError
 from unseen.runs.collect import collect
 from unseen.runs.config import FinetuneAudit
-from unseen.runs.models import measure_lengths, open_models
+from unseen.runs.models import is_endpoint, measure_lengths, open_encoder, open_models
 from unseen.scoring.store import Store
 from unseen.signals.base import REFERENCE, TARGET
 from unseen.signals.token_stats import TokenStatistics
@@ -54,3 +57,15 @@ def test_another_context_is_another_encoding() -> None:
     assert models[TARGET].encoder is not models[REFERENCE].encoder
     alike = open_models(FinetuneAudit(), FakeTarget())
     assert alike[TARGET].encoder is alike[REFERENCE].encoder
+
+
+def test_a_model_of_the_hub_and_one_behind_an_endpoint(tmp_path, monkeypatch) -> None:
+    assert is_endpoint("openai/gpt-oss-20b")
+    assert not is_endpoint("hf/openai/gpt-oss-20b")
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    with pytest.raises(ModelError, match=r"(^|[^/])openai/gpt-oss-20b"):
+        open_encoder(FinetuneAudit(model="hf/openai/gpt-oss-20b"))
+    encoder = open_encoder(FinetuneAudit(model="openai/gpt-oss-20b"))
+    assert encoder.prompt((Turn("user", "a"),))[1:2] == (ord("a"),)
+    lengths, _ = measure_lengths(RECORDS[1:2], encoder)
+    assert lengths == {"r1": 2}  # of 6 characters, about

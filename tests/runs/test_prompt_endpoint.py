@@ -120,6 +120,19 @@ def test_a_budget_counts_what_is_sent_again(server: Server) -> None:
     assert len(server.asked) - before <= needed + 1 - (before - 1 - FIRST - 20)
 
 
+def test_a_plan_counts_before_anything_is_spent(server: Server, capsys: Any) -> None:
+    words = [
+        word
+        for name in ("base_url", "api", "template", "demos", "trials")
+        for word in (f"--{name.replace('_', '-')}", str(choices(server)[name]))
+    ]
+    words += ["--attacks", ",".join(ATTACKS), "--max-requests", "50"]
+    assert run(["plan", "prompt", "--model", "openai/tiny", *words]) == 0
+    told = capsys.readouterr().out
+    assert f"{2 * 2 * 2 * TRIALS} requests left to send, of 50 allowed" in told
+    assert len(server.asked) <= 3
+
+
 def test_what_does_not_fit_is_a_reason_and_no_end(server: Server) -> None:
     server.script = [None] * FIRST + [TOO_LONG] * 3
     result = audit(server, attacks=["gap"], control="none", concurrency=1)

@@ -299,8 +299,8 @@ def asked_of(
     )
 
 
-_SENT = 2
-"""Prompts that are sent to an endpoint to be timed."""
+_SENT = 1
+"""Prompts that are sent to an endpoint to be timed, of each role: each may cost money."""
 _STEPS = 8
 """Tokens of the texts that are written to be timed."""
 

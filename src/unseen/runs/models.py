@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 PLAIN = {"adapter": None, "base_model": None, "revision": None, "tokenizer": None}
 """What is said of the target, and of no other model."""
 
-_FAKE, _ENDPOINT = "fake/", "openai/"
+_FAKE, _ENDPOINT, _HUB = "fake/", "openai/", "hf/"
 COPIES, _COPYING = "copies", 16.0
 _RUNGS = {access.word: access for access in Access}
 
@@ -175,6 +175,11 @@ def is_fake(name: str) -> bool:
     return name.startswith(_FAKE)
 
 
+def _of_hub(name: str) -> str:
+    """The name without "hf/", which tells models of the hub's openai from endpoints."""
+    return name if Path(name).exists() else name.removeprefix(_HUB)
+
+
 def is_endpoint(name: str) -> bool:
     """Whether the name is of a model behind an endpoint."""
     return name.startswith(_ENDPOINT)
@@ -203,7 +208,7 @@ def open_encoder(config: FinetuneAudit) -> RecordEncoder | None:
     from unseen.targets.loading import open_tokenizer
 
     source = locate(
-        name,
+        _of_hub(name),
         adapter=config.adapter,
         base_model=config.base_model,
         revision=config.revision,
@@ -228,7 +233,7 @@ def _load(name: str, config: AuditChoices) -> LogprobTarget:
     from unseen.targets.huggingface import HFTarget
 
     return HFTarget(
-        name,
+        _of_hub(name),
         adapter=config.adapter,
         base_model=config.base_model,
         revision=config.revision,

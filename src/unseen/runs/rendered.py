@@ -13,6 +13,7 @@ from unseen.data.templates import RecordEncoder
 from unseen.errors import UnscorableError, UsageError, short
 from unseen.runs.results import RenderedPart
 from unseen.signals.base import Encoder
+from unseen.targets.characters import tokens_of
 from unseen.types import Encoded, Record, Tokenizer, Turn
 
 _BOS = "{{ bos_token }}"
@@ -48,7 +49,7 @@ def parts_of(record: Record, encoded: Encoded, encoder: Encoder) -> tuple[Render
             RenderedPart.model_validate(
                 {
                     "kind": kind,
-                    "n_tokens": len(ids),
+                    "n_tokens": tokens_of(tokenizer, len(ids)),
                     "scored": scored,
                     "text": _text(ids, tokenizer, specials) if shown else None,
                     "ids": ids if shown else None,

@@ -8,6 +8,7 @@ from unseen.attacks import label
 from unseen.runs.audit import Note, answers_file
 from unseen.runs.collect import Model, Progress, prompts_of, questions
 from unseen.runs.estimate import Asked, Forecast, asked_of, memory_of, resolved, texts_of
+from unseen.runs.metered import endpoint_of
 from unseen.runs.prompt.asked import total
 from unseen.runs.prompt.ready import Ready, in_words, ready
 from unseen.scoring.store import Store
@@ -64,6 +65,7 @@ def estimate(
         access=start.model.target.access.word,
         n=n,
         settings=tuple(map(in_words, start.settings)),
+        requests_to_send=None if endpoint_of(start.models) is None else whole.left,
         max_requests=config.max_requests,
         set_aside=(0, 0),
         dropped=len(start.dropped),
