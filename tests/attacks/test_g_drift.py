@@ -3,6 +3,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tiny
+import torch
 
 from unseen.attacks import create, label
 from unseen.attacks.base import Known
@@ -228,3 +229,30 @@ def test_an_adapter_that_is_not_there(tmp_path: Path) -> None:
     )
     with pytest.raises(TargetError, match="has no adapter"):
         target.look([look], [Passage((1, 2, 3), (2,))])
+
+
+def test_too_few_records_are_told_before_anything_is_measured(tmp_path: Path) -> None:
+    import records as made
+
+    import unseen
+
+    folder = tiny.folder(tmp_path / "m", "gpt2", dtype=torch.float32)
+    members, nonmembers = made.sides(tmp_path, 24)
+    result = unseen.audit_finetune(
+        model=str(folder), members=str(members), nonmembers=str(nonmembers), reference="none",
+        attacks=("g_drift", "loss"), run_dir=tmp_path / "run", bootstrap=200, cache=False,
+        preflight=False,
+    )  # fmt: skip
+    why = "it learns from 20 members at least, beside those that it judges, which takes 25"
+    assert why in result.results.skipped["g_drift"]
+
+
+def test_weights_that_are_no_numbers_are_found_before(tmp_path: Path) -> None:
+    target = HFTarget(tiny.folder(tmp_path / "m", "llama"), dtype="float32")
+    encoder = RecordEncoder(target.tokenizer, Layout(), limit=target.max_length)
+    with torch.no_grad():
+        target.model.get_input_embeddings().weight.fill_(torch.nan)
+    row = step_check([GradientDrift()], {"target": Model(target, encoder)}, records(3))
+    assert row is not None
+    assert row.status == "fail"
+    assert "not finite" in row.detail

@@ -48,6 +48,7 @@ class ActivationProbe:
     access: ClassVar[Access] = Access.WHITE_BOX
     paper: ClassVar[str] = "Ibanez-Lissen et al. 2024 (LUMIA), arXiv:2411.19876"
     fitted: ClassVar[bool] = True
+    fewest: ClassVar[int] = FEWEST
     on_request: ClassVar[bool] = True
     with_weights: ClassVar[bool] = True
 

@@ -15,7 +15,8 @@ a record that it judges. It inherits nothing: any class of this shape will do.
         def score(self, audited: Observations, known: Known | None = None) -> Scores: ...
 
 An attack that learns from known records also says `fitted: ClassVar[bool] = True`; it is then
-cross-fitted, so that it never learns from a record that it judges. One that needs no model at all
+cross-fitted, so that it never learns from a record that it judges. How many of each side it takes to
+learn anything, it says by `fewest: ClassVar[int]`. One that needs no model at all
 (a blind baseline) says `blind: ClassVar[bool] = True`; one that asks so much that it is run only
 where it is named says `on_request: ClassVar[bool] = True`, and one that is also run where the user
 asks for all that weights can show (`--access weights`), `with_weights: ClassVar[bool] = True`; one whose score of a record depends on
@@ -345,6 +346,11 @@ def mean_of_lowest(values: FloatArray, k: float) -> float:
 def is_fitted(attack: Attack) -> bool:
     """Whether the attack learns from known records."""
     return bool(getattr(attack, "fitted", False))
+
+
+def fewest_known(attack: Attack) -> int:
+    """How many known records of each side the attack takes to learn from."""
+    return int(getattr(attack, "fewest", 0))
 
 
 def is_fusing(attack: Attack) -> bool:

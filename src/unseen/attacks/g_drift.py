@@ -69,6 +69,7 @@ class GradientDriftAttack:
     access: ClassVar[Access] = Access.WHITE_BOX
     paper: ClassVar[str] = "G-Drift 2026, arXiv:2604.00419"
     fitted: ClassVar[bool] = True
+    fewest: ClassVar[int] = FEWEST
     on_request: ClassVar[bool] = True
     with_weights: ClassVar[bool] = True
 

@@ -46,7 +46,14 @@ from unseen.runs.plan import (
     refuse_idle_control,
 )
 from unseen.runs.preflight import checked_first
-from unseen.runs.prepared import Prepared, data_facts, prepare, read, too_few_known
+from unseen.runs.prepared import (
+    Prepared,
+    data_facts,
+    prepare,
+    read,
+    too_few_known,
+    too_few_to_learn,
+)
 from unseen.runs.provenance import now
 from unseen.runs.results import SCHEMA_VERSION, Apart, Check, Results, RunFacts, ThreatModel
 from unseen.runs.run_of import of_other_bases, of_run, records_of_run
@@ -258,7 +265,7 @@ def ready(
     short = {
         name: why
         for name, (attack, _) in attacks.items()
-        if (why := too_few_known(attack.signals(), prepared)) is not None
+        if (why := too_few_known(attack.signals(), prepared) or too_few_to_learn(attack, prepared))
     }
     plan = plan_attacks(config, attacks, models, lent, short)
     for name, why in plan.skipped.items():

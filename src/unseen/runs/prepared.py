@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from unseen.attacks.base import Attack, fewest_known
 from unseen.data.duplicates import Dropped, drop_overlap, repeated
 from unseen.data.records import Records
 from unseen.data.shift import telling_words
@@ -19,6 +20,7 @@ from unseen.errors import ConfigError
 from unseen.runs.apart import ApartSet, read_apart
 from unseen.runs.directed import Directed, read_directions
 from unseen.runs.given import Given, read_paraphrases, read_probes
+from unseen.runs.judge import FIT_FOLDS
 from unseen.runs.rendered import rendered
 from unseen.runs.results import (
     CorpusFacts,
@@ -181,6 +183,21 @@ def too_few_known(signals: Iterable[Signal], prepared: Prepared) -> str | None:
             return (
                 f"it needs {count} {side} set aside, which takes {takes} {side} (four to judge for each), "
                 f"and there are {there}"
+            )
+    return None
+
+
+def too_few_to_learn(attack: Attack, prepared: Prepared) -> str | None:
+    """Why an attack that is cross-fitted has too few records, or None where it has enough."""
+    needed = fewest_known(attack)
+    sides = {"members": prepared.judged.members, "non-members": prepared.judged.nonmembers}
+    for side, records in sides.items():
+        n = len(records)
+        if n - -(-n // FIT_FOLDS) < needed:
+            takes = -(-needed * FIT_FOLDS // (FIT_FOLDS - 1))
+            return (
+                f"it learns from {needed} {side} at least, beside those that it judges, which takes "
+                f"{takes}, and there are {n}"
             )
     return None
 

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import numpy as np
+
 from unseen.errors import TargetError, UnscorableError
 from unseen.runs.collect import Model
 from unseen.runs.results import Check, Status
@@ -25,6 +27,8 @@ LIMIT = "the state moves alike (within 0.2 %), and not at all where the step has
 
 _STILL = 1e-4
 """|h'-h| / |h| of a step of no length, at most: more is chance in the model, as of dropout."""
+
+_DAMAGED = "its weights may be damaged, or a gradient overflows: try a smaller eta"
 
 
 def step_check(
@@ -47,6 +51,9 @@ def step_check(
             found = target.check_step(look, passage)
         except TargetError as error:
             return _row("fail", f"{role}: {error.problem}", fix=error.fix)
+        if not np.isfinite([found.floor, found.difference or 0.0]).all():
+            detail = f"{role}: a gradient step gives numbers that are not finite"
+            return _row("fail", detail, fix=_DAMAGED)
         if found.floor > _STILL:
             detail = f"a step of no length moves the state of the {role} by {found.floor:.1%}"
             return _row("fail", detail, fix="is there chance in the model's own code?")
