@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from unseen.errors import OutOfMemoryError, StoreError
+from unseen.errors import BudgetError, OutOfMemoryError, StoreError
+from unseen.scoring.asking import Budget
 from unseen.scoring.generation import Generation, sheets
 from unseen.scoring.store import Store, key_of_prompt
 from unseen.targets.fake import FakeTarget
@@ -129,3 +130,18 @@ def test_texts_are_kept_under_all_that_changes_them_and_with_a_checksum(tmp_path
         store._db.execute("UPDATE texts SET value = x'0011223344'")
         with pytest.raises(StoreError, match="is damaged"):
             store.get_text(keys[0])
+
+
+def test_a_budget_stops_before_it_is_exceeded_and_keeps_what_was_answered() -> None:
+    prompts = [Prompt(tuple(f"text {i}".encode()), 4) for i in range(6)]
+    with Store() as store:
+        budget = Budget(5, spent=1)
+        target = FakeTarget()
+        writing = Generation(target, store, batch_tokens=10, budget=budget)
+        with pytest.raises(BudgetError, match="stopped before more than 5 questions were asked"):
+            writing.ensure(prompts)
+        assert budget.spent == 1 + target.n_generated <= 5
+        more = Generation(target, store, batch_tokens=10, budget=Budget(6))
+        more.ensure(prompts)
+        assert target.n_generated == 6
+        assert more.n_stored == budget.spent - 1

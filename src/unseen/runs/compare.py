@@ -35,9 +35,9 @@ _STREAM = 20  # of random numbers; those of judging a run have other numbers
 _NO_CHOICE = {
     "model", "adapter", "base_model", "reference", "control_model", "nonmembers_apart", "shadow", "surrogate",
     "generator",
-    "corpus", "members", "nonmembers", "data", "run_dir",
+    "corpus", "members", "nonmembers", "data", "demos", "template", "run_dir",
     "runs", "cache_dir", "cache", "offline", "batch_tokens", "threads", "reveal", "keep_tokens",
-    "seed", "attacks", "gate", "run_of",
+    "seed", "attacks", "gate", "run_of", "max_requests",
 }  # fmt: skip
 """Settings that are reported by what they lead to, or that no number depends on."""
 

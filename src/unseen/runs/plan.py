@@ -138,7 +138,7 @@ def choose_attacks(
         named = spec not in ("default", "all")
         for one in (spec,) if named else everything(scenario) if spec == "all" else usual:
             try:
-                attack = _of_scenario(create(one), scenario)
+                attack = of_scenario(create(one), scenario)
             except ConfigError as error:
                 faults.append(error)
                 continue
@@ -161,7 +161,7 @@ def choose_attacks(
 _ON = {FINETUNE: "training data (unseen audit finetune)", PROMPT: "prompts (unseen audit prompt)"}
 
 
-def _of_scenario(attack: Attack, scenario: str) -> Attack:
+def of_scenario(attack: Attack, scenario: str) -> Attack:
     """The attack, if it can say anything about what is audited.
 
     Raises:

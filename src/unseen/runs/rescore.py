@@ -10,7 +10,15 @@ from pathlib import Path
 from typing import Any
 
 from unseen.attacks import create, label
-from unseen.attacks.base import Attack, is_blind, is_fitted, is_fusing, needs_reference
+from unseen.attacks.base import (
+    FINETUNE,
+    PROMPT,
+    Attack,
+    is_blind,
+    is_fitted,
+    is_fusing,
+    needs_reference,
+)
 from unseen.attacks.transferred import Transferred
 from unseen.errors import ConfigError
 from unseen.runs.apart import again
@@ -32,6 +40,7 @@ from unseen.runs.lent import (
     refusal,
     sketch_kept,
 )
+from unseen.runs.plan import of_scenario
 from unseen.runs.prompt.config import PromptAudit
 from unseen.runs.prompt.defended import again as defences_again
 from unseen.runs.prompt.judged import again as setting_again
@@ -173,7 +182,8 @@ def _borrowing(
 
 def _attacks(specs: tuple[str, ...], before: Results, lent: Lent | None) -> tuple[Attack, ...]:
     """The attacks named, then all of the run: scoring again adds, and takes nothing away."""
-    named = {label(attack): attack for attack in map(create, specs)}
+    scenario = FINETUNE if before.prompt is None else PROMPT
+    named = {label(attack): attack for attack in (of_scenario(create(s), scenario) for s in specs)}
     kept = {row.name: create(row.name) for row in before.attacks}
     run = tuple((named | kept).values())
     for name, why in obstacles(run).items():
