@@ -160,11 +160,13 @@ def _dispatch(argv: list[str]) -> int:
     argv, file = _config_file(argv)
     reads = _CONFIGURED if file.must_exist else _UNASKED
     sources = Sources(os.environ, file if argv[:1] and argv[0] in reads else None, app)
-    app.config = [sources]
+    before, app.config = app.config, [sources]  # of this command, and no other
     try:
         code = app(argv, exit_on_error=False, print_error=False, result_action="return_value")
     except (CycloptsError, ConfigError) as error:
         raise explain(error, argv, app, sources) from error
+    finally:
+        app.config = before
     return code if isinstance(code, int) else 0
 
 
