@@ -1,3 +1,4 @@
+import itertools
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -83,6 +84,20 @@ def test_sheets_hold_alike_prompts_whatever_their_order() -> None:
         assert len({(row.sampling, row.stop) for row in sheet.prompts}) == 1
         longest = max(len(r.ids) for r in sheet.prompts) + sheet.prompts[0].max_new_tokens
         assert len(sheet.prompts) == 1 or len(sheet.prompts) * longest <= 64
+
+
+def test_sheets_hold_prompts_that_begin_alike_side_by_side() -> None:
+    prompts = [
+        Prompt((trial, *range(20), *range(100, 100 + n), end), 4)
+        for n in range(3) for trial in range(6) for end in range(4)
+    ]  # fmt: skip
+    prompts += [Prompt((50, *range(n)), 4) for n in (3, 90)] + [Prompt((60, 2), 4)]
+    made = sheets(prompts, 10**4, most=12)
+    assert made == sheets(prompts[::-1], 10**4, most=12)
+    rows = [row.ids for sheet in made for row in sheet.prompts]
+    groups = [list(of) for _, of in itertools.groupby(rows, key=lambda ids: ids[0])]
+    assert [of[0][0] for of in groups] == [50, 0, 1, 2, 3, 4, 5, 60], "the longest first"
+    assert all(of == sorted(of) for of in groups)
 
 
 def test_a_killed_run_goes_on_with_the_sheets_that_are_left(tmp_path: Path) -> None:

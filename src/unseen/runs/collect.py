@@ -14,6 +14,7 @@ from unseen.scoring.asking import Asking, Budget
 from unseen.scoring.engine import Engine
 from unseen.scoring.generation import Generation
 from unseen.scoring.looking import Glance, Looking
+from unseen.scoring.parts import in_parts
 from unseen.scoring.store import Store
 from unseen.signals.base import (
     NOTHING_SHOWN,
@@ -43,7 +44,12 @@ from unseen.signals.base import (
 from unseen.signals.neighbours import Neighbourhood
 from unseen.signals.one_step import AfterStep
 from unseen.signals.text import SameText
-from unseen.targets.access import InsideTarget, LogprobTarget, WhiteBoxTarget
+from unseen.targets.access import (
+    InsideTarget,
+    LogprobTarget,
+    WhiteBoxTarget,
+    tokens_remembered,
+)
 from unseen.types import Prompt, Record, Request
 
 Progress = Callable[[str, int, int], None]
@@ -493,44 +499,96 @@ def _check_access(signal: Signal, model: Model) -> None:
         )
 
 
+@dataclass
+class _Text:
+    """What a model writes for one signal of one record.
+
+    Attributes:
+        signal: whose prompts they are.
+        record: whom they are about.
+        prompts: what is to be answered next.
+        said: what was written so far.
+        why_not: why there is nothing to observe.
+    """
+
+    signal: ContinuationSignal
+    record: Record
+    prompts: tuple[Prompt, ...]
+    said: list[str] = field(default_factory=list)
+    why_not: UnscorableError | None = None
+
+    def go_on(self, writing: Generation, materials: Materials) -> bool:
+        """Takes what was written; whether there is more to answer."""
+        decode = materials.encoder.tokenizer.decode
+        try:
+            self.said += [decode(writing.answer(prompt)) for prompt in self.prompts]
+            self.prompts = self.signal.more(self.record, materials, self.said)
+        except UnscorableError as error:
+            self.prompts, self.why_not = (), error
+        return bool(self.prompts)
+
+
 def _let_write(
     jobs: Sequence[_Job], materials: Materials, writing: Generation, tell: Progress
 ) -> Iterator[tuple[Signal, str, Any]]:
     """Signal, record id, and the value of what a model has written, or why there is none."""
-    texts: list[tuple[ContinuationSignal, Record, list[str]]] = []
-    todo: list[tuple[int, tuple[Prompt, ...]]] = []
-    unanswered: dict[int, UnscorableError] = {}
+    texts: list[_Text] = []
     for signal, record, prompts in _first_prompts(jobs, materials):
         if isinstance(prompts, UnscorableError):
             yield signal, record.id, prompts
         else:
-            todo.append((len(texts), prompts))
-            texts.append((signal, record, []))
-    while todo:
-        writing.ensure(
-            (prompt for _, prompts in todo for prompt in prompts),
-            progress=lambda done, total: tell("writing", done, total),
-        )
-        later: list[tuple[int, tuple[Prompt, ...]]] = []
-        for place, prompts in todo:
-            signal, record, said = texts[place]
-            decode = materials.encoder.tokenizer.decode
-            try:
-                said += [decode(writing.answer(prompt)) for prompt in prompts]
-                more = signal.more(record, materials, said)
-            except UnscorableError as error:
-                unanswered[place] = error
-                continue
-            if more:
-                later.append((place, more))
-        todo = later
-    for place, (signal, record, said) in enumerate(texts):
+            texts.append(_Text(signal, record, prompts))
+    _write(texts, materials, writing, tell)
+    for text in texts:
         try:
-            if place in unanswered:
-                raise unanswered[place]
-            yield signal, record.id, signal.observe(record, materials, said)
+            if text.why_not is not None:
+                raise text.why_not
+            yield (
+                text.signal,
+                text.record.id,
+                text.signal.observe(text.record, materials, text.said),
+            )
         except UnscorableError as error:
-            yield signal, record.id, error
+            yield text.signal, text.record.id, error
+
+
+def _write(
+    texts: Sequence[_Text], materials: Materials, writing: Generation, tell: Progress
+) -> None:
+    """Has all prompts answered, round by round.
+
+    What a target has read it remembers, but not without end. Where prompts begin alike, those of some
+    clusters are taken to their end before others begin, as many as it can remember.
+    """
+
+    def read(together: Sequence[_Text]) -> Iterator[tuple[int, ...]]:
+        return (prompt.ids for text in together for prompt in text.prompts)
+
+    by_cluster: dict[str, list[_Text]] = {}
+    for text in texts:
+        by_cluster.setdefault(text.record.cluster or text.record.id, []).append(text)
+    # Half of the memory: prompts may grow from round to round.
+    room = tokens_remembered(writing.target) // 2 if texts else 0
+    parts, n_done = [list(by_cluster.values())] if texts else [], 0
+    while parts:
+        part, *others = in_parts(parts.pop(0), room, read)
+        parts = [*others, *parts]
+        asked = dict.fromkeys(prompt for group in part for text in group for prompt in text.prompts)
+        n_later = sum(len(text.prompts) for one in parts for group in one for text in group)
+        writing.ensure(asked, progress=_counting_on(tell, n_done, n_later))
+        n_done += len(asked)
+        left = [[text for text in group if text.go_on(writing, materials)] for group in part]
+        if any(left):
+            parts.insert(0, [group for group in left if group])
+
+
+def _counting_on(tell: Progress, n_before: int, n_after: int) -> Callable[[int, int], None]:
+    """Tells of texts that are written with how many were written before, and are known to follow."""
+
+    def told(done: int, total: int) -> None:
+        tell("writing", n_before + done, n_before + total + n_after)
+
+    return told
 
 
 def _first_prompts(

@@ -28,7 +28,7 @@ from unseen.scoring.looking import Glance, Looking, Sight
 from unseen.scoring.planner import n_read, n_tokens
 from unseen.scoring.store import Store
 from unseen.signals.base import CONTROL, REFERENCE, SHADOW, TARGET
-from unseen.targets.access import InsideTarget
+from unseen.targets.access import InsideTarget, tokens_read
 from unseen.targets.characters import tokens_of
 from unseen.targets.looks import passes
 from unseen.types import Batch, Prompt, Request
@@ -324,25 +324,26 @@ def texts_of(
     elif todo:
         sheet = todo[len(todo) // 2]
         try:
-            one, some = (_seconds_to_write(model, sheet, n) for n in (1, _STEPS))
+            one, some = (_written(model, sheet, n) for n in (1, _STEPS))
         except OutOfMemoryError:
             notes.append(f"{model.target.name}: texts do not fit together: fewer would be written")
         else:
-            a_step = max(some - one, 1e-9) / (_STEPS - 1)
-            to_read = max(one - a_step, 1e-9) / sum(len(row.ids) for row in sheet.prompts)
-            read = to_read * sum(len(row.ids) for sheet in todo for row in sheet.prompts)
+            # The second time a target that remembers prompts has less to read.
+            a_token = (_STEPS * one[0] - some[0]) / (_STEPS * one[1] - some[1])
+            a_step = max(one[0] - one[1] * a_token, 1e-9)
+            read = max(a_token, 1e-9) * writing.to_read(todo)
             steps = sum(max(row.max_new_tokens for row in sheet.prompts) for sheet in todo)
             time_ = Timing(
                 seconds=round(read + steps * a_step, 1),
                 bounds=(round(read + len(todo) * a_step, 1), round(read + steps * a_step, 1)),
                 batches=2,
-                tokens=sum(2 * len(row.ids) + 1 + _STEPS for row in sheet.prompts),
+                tokens=one[1] + some[1] + (1 + _STEPS) * len(sheet.prompts),
             )
     return Written(
         prompts=len(prompts),
         distinct=len(distinct),
         cached=len(distinct) - sum(len(sheet.prompts) for sheet in todo),
-        tokens=sum(sheet.n_tokens(model.target.tokenizer) for sheet in todo),
+        tokens=writing.to_read(todo) + sum(sheet.to_write for sheet in todo),
         time=time_,
     )
 
@@ -370,8 +371,10 @@ def _time_to_send(model: Model, target: EachAlone, todo: Sequence[Sheet], at_onc
     )
 
 
-def _seconds_to_write(model: Model, sheet: Sheet, n: int) -> float:
+def _written(model: Model, sheet: Sheet, n: int) -> tuple[float, int]:
+    """Seconds that n tokens after each prompt take, and tokens of prompts that are read for them."""
     rows = sheet.prompts
+    before = tokens_read(model.target)
     started = time.perf_counter()
     model.target.generate(
         [row.ids for row in rows],
@@ -379,7 +382,8 @@ def _seconds_to_write(model: Model, sheet: Sheet, n: int) -> float:
         sampling=rows[0].sampling,
         numbers=[row.number for row in rows],
     )
-    return time.perf_counter() - started
+    seconds, after = time.perf_counter() - started, tokens_read(model.target)
+    return seconds, sum(len(row.ids) for row in rows) if after is None else after - (before or 0)
 
 
 def _looked(

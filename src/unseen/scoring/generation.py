@@ -10,9 +10,12 @@ from typing import Protocol, runtime_checkable
 from unseen.errors import UnscorableError
 from unseen.scoring.asking import Asking, Budget
 from unseen.scoring.store import Store, key_of_prompt
-from unseen.targets.access import Withheld, is_withheld, tokens_read
+from unseen.targets.access import Withheld, is_withheld, tokens_read, tokens_remembered
 from unseen.targets.characters import tokens_of
-from unseen.types import Prompt, Sampling, Tokenizer
+from unseen.targets.prefixes import common, n_distinct
+from unseen.types import Prompt, Sampling
+
+Ids = tuple[int, ...]
 
 # Prompts whose tokens, answers included, are kept in memory together, as multiples of the tokens that
 # a batch reads at once: each step of writing reads but one token a row.
@@ -61,11 +64,10 @@ class Sheet:
 
     prompts: tuple[Prompt, ...]
 
-    def n_tokens(self, tokenizer: Tokenizer | None = None) -> int:
-        """Tokens of the model that are read, and written at most, without padding."""
-        return sum(
-            tokens_of(tokenizer, len(prompt.ids)) + prompt.max_new_tokens for prompt in self.prompts
-        )
+    @property
+    def to_write(self) -> int:
+        """Tokens of all answers, at most."""
+        return sum(prompt.max_new_tokens for prompt in self.prompts)
 
 
 class Generation(Asking[Prompt, Sheet]):
@@ -89,7 +91,7 @@ class Generation(Asking[Prompt, Sheet]):
         budget: Budget | None = None,
     ) -> None:
         super().__init__(batch_tokens or target.batch_tokens, budget)
-        self._target = target
+        self.target = target
         self._store = store
         self._whole = bool(getattr(target, "whole_answers", False))
 
@@ -104,17 +106,28 @@ class Generation(Asking[Prompt, Sheet]):
             raise UnscorableError(Withheld(ids[0]).reason)
         return ids
 
+    def to_read(self, group: Iterable[Sheet]) -> int:
+        """Tokens of the prompts that the target will read: what they begin alike with once, if it can.
+
+        About as many, of a model whose own tokens are not known.
+        """
+        texts = [row.ids for sheet in group for row in sheet.prompts]
+        if tokens_remembered(self.target):
+            return n_distinct(texts)
+        tokenizer = getattr(self.target, "tokenizer", None)
+        return sum(tokens_of(tokenizer, len(ids)) for ids in texts)
+
     def _put(self, group: Sheet) -> None:
         rows = group.prompts
-        if isinstance(self._target, EachAlone):
+        if isinstance(self.target, EachAlone):
             # Kept one by one: whatever stops the run, none that has come is asked for again.
-            with closing(self._target.each(rows)) as answered:
+            with closing(self.target.each(rows)) as answered:
                 for row, ids in answered:
                     self._store.put_texts([(self._key(row), ids)])
                     self._count(len(row.ids), [ids])
             return
-        before = tokens_read(self._target)
-        made = self._target.generate(
+        before = tokens_read(self.target)
+        made = self.target.generate(
             [row.ids for row in rows],
             max_new_tokens=max(row.max_new_tokens for row in rows),
             sampling=rows[0].sampling,
@@ -126,12 +139,12 @@ class Generation(Asking[Prompt, Sheet]):
             # A token follows from those before it: what is cut off later could have been at once.
             answers = [ids[: row.max_new_tokens] for ids, row in zip(made, rows, strict=True)]
         self._store.put_texts(zip(map(self._key, rows), answers, strict=True))
-        after = tokens_read(self._target)
+        after = tokens_read(self.target)
         in_all = sum(len(row.ids) for row in rows)
         self._count(in_all if after is None else after - (before or 0), answers)
 
     def _count(self, n_read: int, answers: Sequence[Sequence[int]]) -> None:
-        tokenizer = getattr(self._target, "tokenizer", None)
+        tokenizer = getattr(self.target, "tokenizer", None)
         self.n_tokens += tokens_of(tokenizer, n_read + sum(map(len, answers)))
 
     def _cut(self, questions: Sequence[Prompt], *, most: int | None = None) -> list[Sheet]:
@@ -143,7 +156,7 @@ class Generation(Asking[Prompt, Sheet]):
         return group.prompts
 
     def _key(self, question: Prompt) -> bytes:
-        return key_of_prompt(self._target.fingerprint, question)
+        return key_of_prompt(self.target.fingerprint, question)
 
     def _present(self, keys: Sequence[bytes]) -> set[bytes]:
         return self._store.present_texts(keys)
@@ -159,7 +172,10 @@ class Generation(Asking[Prompt, Sheet]):
 def sheets(
     prompts: Iterable[Prompt], batch_tokens: int, *, most: int = _MOST_ROWS, whole: bool = False
 ) -> list[Sheet]:
-    """Prompts that are continued together: alike in length, the longest answers first.
+    """Prompts that are continued together: the longest answers first, and what begins alike.
+
+    Prompts that have half of themselves in common are beside each other; such groups, and prompts that
+    are in none, are in the order of their lengths.
 
     Args:
         prompts: in any order, with repetitions.
@@ -174,15 +190,11 @@ def sheets(
     def order(row: Prompt) -> tuple[object, ...]:
         return (*_order(row), row.max_new_tokens if whole else 0)
 
+    distinct = set(prompts)
+    group = _groups(row.ids for row in distinct)
     rows = sorted(
-        set(prompts),
-        key=lambda row: (
-            order(row),
-            -row.max_new_tokens,
-            -len(row.ids),
-            row.ids,
-            row.number,
-        ),
+        distinct,
+        key=lambda row: (order(row), -row.max_new_tokens, group[row.ids], row.ids, row.number),
     )
     made: list[Sheet] = []
     start = 0
@@ -198,6 +210,18 @@ def sheets(
         made.append(Sheet(tuple(rows[start:stop])))
         start = stop
     return made
+
+
+def _groups(texts: Iterable[Ids]) -> dict[Ids, tuple[int, Ids]]:
+    """For each text the group that it begins alike with: its longest one's length, negative, and its first."""
+    found: list[list[Ids]] = []
+    for ids in sorted(set(texts)):
+        last = found[-1][-1] if found else ()
+        if found and 2 * common(last, ids) >= min(len(last), len(ids)):
+            found[-1].append(ids)
+        else:
+            found.append([ids])
+    return {ids: (-max(map(len, group)), group[0]) for group in found for ids in group}
 
 
 def _order(prompt: Prompt) -> tuple[str, float, int, float, int, int]:

@@ -70,7 +70,7 @@ def total(signals: Sequence[Signal], settings: Iterable[Asking], store: Store) -
         distinct, sheets = writing.remaining(first)
         n = sum(len(sheet.prompts) for sheet in sheets)
         left, cached = left + n, cached + len(distinct) - n
-        tokens += sum(sheet.n_tokens(model.target.tokenizer) for sheet in sheets)
+        tokens += writing.to_read(sheets) + sum(sheet.to_write for sheet in sheets)
         at_most += sum(len(sheet.prompts) for sheet in writing.remaining([*first, *more])[1])
     for model, now, then in requests.values():
         engine = Engine(model.target, store)
