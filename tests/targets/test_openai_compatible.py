@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -17,6 +18,7 @@ from unseen.errors import (
     AccessError,
     BudgetError,
     ConfigError,
+    MissingExtraError,
     ModelError,
     TargetError,
     UnscorableError,
@@ -401,3 +403,12 @@ def test_fingerprint_follows_what_changes_answers(serve: Any) -> None:
     assert target(server, concurrency=1, timeout=9, max_retries=1).fingerprint == prints[0]
     limited = LimitedTarget(target(server), Access.TEXT)
     assert limited.generate([ids("a")], max_new_tokens=2) == [list(ids("A"))]
+
+
+def test_without_the_client_it_is_said_how_to_install_it(monkeypatch: Any) -> None:
+    for module in ("openai", "stamina"):
+        with monkeypatch.context() as patched:
+            patched.setitem(sys.modules, module, None)
+            with pytest.raises(MissingExtraError) as told:
+                OpenAITarget("tiny", base_url="http://127.0.0.1:9/v1")
+            assert told.value.fix == 'pip install "unseen[api]"'
