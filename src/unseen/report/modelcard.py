@@ -36,15 +36,13 @@ def model_index(results: Results) -> dict[str, Any] | None:
     found = say.headline(results)
     if found is None:
         return None
-    attack = subject(results)
+    attack, what = subject(results), _what(results)
     metrics = [
-        _metric(
-            found.metric, f"Membership inference, TPR at {percent_rate(found.fpr)} FPR", found.tpr
-        ),
+        _metric(found.metric, f"{what}, TPR at {percent_rate(found.fpr)} FPR", found.tpr),
         _metric("fpr", "False-positive rate of the same decisions", found.realised_fpr),
     ]
     if attack is not None and attack.auc is not None:
-        name = f"Membership inference, AUC of {attack.name}"
+        name = f"{what}, AUC of {attack.name}"
         metrics.append(_metric("auc", name, attack.auc))
     dataset: dict[str, Any] = {"type": _DATA_TYPE, "name": "audited records (not published)"}
     if results.data is not None:
@@ -57,6 +55,10 @@ def model_index(results: Results) -> dict[str, Any] | None:
         "name": model or "model",
         "results": [{"task": {"type": _TASK}, "dataset": dataset, "metrics": metrics}],
     }
+
+
+def _what(results: Results) -> str:
+    return "Membership inference" if results.prompt is None else "Membership inference in a prompt"
 
 
 def _metric(type_: str, name: str, estimate: Number) -> dict[str, Any]:
@@ -76,7 +78,7 @@ def _metric(type_: str, name: str, estimate: Number) -> dict[str, Any]:
 def _section(results: Results) -> str:
     outcome = say.outcome(results)
     found, attack = say.headline(results), subject(results)
-    lines = ["## Membership inference", "", f"**{outcome.label}.** {safe(outcome.sentence)}", ""]
+    lines = [f"## {_what(results)}", "", f"**{outcome.label}.** {safe(outcome.sentence)}", ""]
     lines += [f"- Read first: {safe(reason)}" for reason in outcome.reasons]
     lines.append(f"- Evidence: {say.verdict_word(results)} ({say.tally(results.checks)})")
     if found is not None:
@@ -93,7 +95,7 @@ def _section(results: Results) -> str:
         data = results.data
         lines.append(
             f"- Records: {data.members.n_judged} members, {data.nonmembers.n_judged} non-members "
-            f"(held out: {data.split_origin})"
+            + (f"(held out: {data.split_origin})" if results.prompt is None else "of a prompt")
         )
     lines.append(f"- Attacker's access: {safe(results.access) or 'scores alone'}")
     lines += [f"- Limit: {safe(limit)}" for limit in results.limitations]

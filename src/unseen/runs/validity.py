@@ -41,7 +41,7 @@ _MANY_AUDITED = 0.1  # of the texts that attacks take from others
 _MANY_CUT = 0.1  # of the judged records
 _MANY_UNSCORED = 0.05  # of the judged records
 
-_HOLD_OUT = (
+HOLD_OUT = (
     "hold out records of the same source at random before training, or plant canaries in the next "
     "training data: unseen canary make"
 )
@@ -260,7 +260,7 @@ def of_control(
             ci=auc.ci,
             detail=f"{found}: this set also separates without membership, so that what the attack "
             "finds on the target is no sign of it",
-            fix=_HOLD_OUT,
+            fix=HOLD_OUT,
         )
     details: dict[Status, str] = {
         "pass": f"{found}: it does not tell the sets apart",
@@ -281,7 +281,7 @@ def _above(
 ) -> Check:
     """The row of a baseline that must not be above chance, by how far it is and what attacks add."""
     status = _compared(auc, attacks)
-    detail, fix = details[status], None if status == "pass" else _HOLD_OUT
+    detail, fix = details[status], None if status == "pass" else HOLD_OUT
     if status == "pass" and auc.ci[1] > HIDDEN:
         status, fix = "warn", "give more records of both sides"
         detail = (

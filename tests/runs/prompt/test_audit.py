@@ -315,3 +315,25 @@ def test_a_pool_with_fewer_pairs_than_trials_says_so(tmp_path: Path) -> None:
     said: list[str] = []
     unseen.audit_prompt(copying(), **choices(tmp_path, trials=40, attacks="gap"), note=said.append)
     assert any("40 trials ask about 60 records" in one for one in said)
+
+
+def test_two_files_that_differ_by_themselves_are_no_evidence(tmp_path: Path) -> None:
+    members = demos.rows(30)
+    others = [row | {"text": f"THEN {row['text'].upper()}"} for row in demos.rows(30, seed=5)]
+    for name, side in (("in.jsonl", members), ("out.jsonl", others)):
+        (tmp_path / name).write_text("".join(json.dumps(row) + "\n" for row in side))
+    found = audit(
+        tmp_path, observed_prompt=True, members=str(tmp_path / "in.jsonl"),
+        nonmembers=str(tmp_path / "out.jsonl"), attacks="gap",
+    )  # fmt: skip
+    (check,) = [one for one in found.results.checks if one.id == "blind_baseline"]
+    assert check.status == "fail"
+    assert "demonstrations that are drawn: --demos FILE" in check.fix
+    assert found.headline is None
+    assert "This run is no evidence" in (found.folder / "report.md").read_text()
+
+
+def test_an_audit_can_be_printed(tmp_path: Path) -> None:
+    said = audit(tmp_path, shots=(1, 2)).table()
+    assert "control: gap behind an empty prompt" in said
+    assert "2 demonstrations, last" in said

@@ -9,6 +9,7 @@ from unseen.runs.judge import CHANCE
 from unseen.runs.results import Check
 from unseen.runs.validity import (
     ALARM,
+    HOLD_OUT,
     blind,
     coverage,
     most_extreme,
@@ -35,8 +36,8 @@ def checks(judge: Judge, verdicts: Verdicts, prompt: PromptFacts) -> tuple[Check
     """
     attacks = [row for row in verdicts.attacks if row.kind == "attack"]
     return (
-        blind(judge, verdicts, attacks, None),
-        _empty(judge, verdicts, attacks, prompt),
+        _mended(blind(judge, verdicts, attacks, None), prompt),
+        _mended(_empty(judge, verdicts, attacks, prompt), prompt),
         _origin(prompt),
         _fit(prompt, judge.n),
         power(
@@ -48,6 +49,19 @@ def checks(judge: Judge, verdicts: Verdicts, prompt: PromptFacts) -> tuple[Check
         coverage(attacks),
         *_unparsed(prompt, () if verdicts.headline is None else verdicts.headline.chosen),
     )
+
+
+def _mended(check: Check, prompt: PromptFacts) -> Check:
+    """The check with what can be done about a prompt, where two sets differ by themselves."""
+    if check.fix != HOLD_OUT:
+        return check
+    fix = (
+        "name non-members of the source that the demonstrations come from, or audit the prompt with "
+        "demonstrations that are drawn: --demos FILE"
+        if prompt.observed
+        else "a coin decided, so that this is chance: more --trials, more records in --demos, or another --seed"
+    )
+    return check.model_copy(update={"fix": fix})
 
 
 def _empty(
