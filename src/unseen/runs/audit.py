@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +26,7 @@ from unseen.runs.header import begin, open_folder, stopping
 from unseen.runs.judge import Judge, Scored, Subjects
 from unseen.runs.layers import by_layer
 from unseen.runs.lent import SKETCH, Lent, borrow, check_apart, keep, lend, sketched
-from unseen.runs.metered import check_budget, counting, in_a_line
+from unseen.runs.metered import check_budget, counting, endpoint_of, in_a_line
 from unseen.runs.models import (
     OTHER_FORMAT,
     OTHER_TOKENS,
@@ -84,7 +84,6 @@ if TYPE_CHECKING:
     from unseen.runs.config import AuditChoices, FinetuneAudit
     from unseen.targets.access import LogprobTarget
     from unseen.targets.fillers import Filler
-    from unseen.types import Prompt
 
 Note = Callable[[str], None]
 Report = Callable[[RunFolder, Results], None]
@@ -149,12 +148,8 @@ def audit(
     with folder.locked():
         about = _begin(folder, start)
         say(f"run folder {folder.path}")
-        with (
-            Store(answers_file(config) if config.cache else None) as store,
-            stopping(folder, about),
-            counting(start.models, folder, about),
-        ):
-            check_budget(start.models, _first_prompts(start), store)
+        with stopping(folder, about), counting(start.models, folder, about):
+            _check_budget(start)
             preflight = checked_first(
                 config,
                 start.models,
@@ -165,9 +160,12 @@ def audit(
                 shadows=start.shadows,
                 signals=start.plan.signals,
             )
-            measured = _measure(start, start.prepared.judged, store, progress)
-            # After the others, whose batches are what they are without these.
-            apart = [_measure(start, one.records, store, progress) for one in start.prepared.apart]
+            with Store(answers_file(config) if config.cache else None) as store:
+                measured = _measure(start, start.prepared.judged, store, progress)
+                # After the others, whose batches are what they are without these.
+                apart = [
+                    _measure(start, one.records, store, progress) for one in start.prepared.apart
+                ]
         asked = in_a_line(start.models)
         if asked is not None:
             say(f"endpoint   {asked}")
@@ -365,10 +363,22 @@ def answers_file(config: AuditChoices) -> Path:
 Measured = tuple[Observations, Cost]
 
 
-def _first_prompts(start: Ready) -> Iterator[dict[str, list[Prompt]]]:
-    """What each role is to write first, a set of records after another."""
-    for records in (start.prepared.judged, *(one.records for one in start.prepared.apart)):
-        yield prompts_of(start.plan.signals, records.records, start.models, shown=start.shown)
+def _check_budget(start: Ready) -> None:
+    """Refuses what endpoints would be asked beyond what they may be.
+
+    Raises:
+        BudgetError: with what would be enough.
+    """
+    if endpoint_of(start.models) is None:
+        return
+    file = answers_file(start.config)
+    sets = (start.prepared.judged, *(one.records for one in start.prepared.apart))
+    asked = (
+        prompts_of(start.plan.signals, records.records, start.models, shown=start.shown)
+        for records in sets
+    )
+    with Store(file if start.config.cache and file.is_file() else None) as store:
+        check_budget(start.models, asked, store)
 
 
 def _measure(start: Ready, records: Records, store: Store, progress: Progress | None) -> Measured:
