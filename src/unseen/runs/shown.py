@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Shown:
+class PoolOfOthers:
     """A pool that is ready.
 
     Attributes:
@@ -41,7 +41,7 @@ class Shown:
 
 def read_pool(
     config: FinetuneAudit, records: Sequence[Record], signals: Sequence[Signal]
-) -> Shown | None:
+) -> PoolOfOthers | None:
     """Reads the reference pool, and everything that can go wrong with it, before a model is loaded.
 
     Args:
@@ -87,12 +87,12 @@ def read_pool(
         path=file, sha256=_content_hash(found), n=len(found), encoders=tuple(encoders),
         n_audited=len(set().union(*alike.values())),
     )  # fmt: skip
-    return Shown(pool, facts, tuple(notes))
+    return PoolOfOthers(pool, facts, tuple(notes))
 
 
 @dataclass(frozen=True)
 class Counted:
-    """A corpus that is ready: corpus, facts and notes as of `Shown`."""
+    """A corpus that is ready: corpus, facts and notes as of `PoolOfOthers`."""
 
     corpus: Corpus
     facts: CorpusFacts
