@@ -105,7 +105,7 @@ def test_directions_that_nobody_projects_onto_are_refused(tmp_path) -> None:
 @pytest.fixture(scope="module")
 def choices(tmp_path_factory) -> dict[str, Any]:
     folder = tmp_path_factory.mktemp("directed")
-    members, nonmembers = records.sides(folder / "data", 12)
+    members, nonmembers = records.sides(folder / "data", 26)
     model = tiny.folder(folder / "model", dtype=torch.float32)
     return {
         "model": str(model), "members": str(members), "nonmembers": str(nonmembers), "fpr": (0.1,),
@@ -128,7 +128,7 @@ def test_states_are_projected_onto_them_and_other_directions_are_another_plan(
         [signal], ["x"]
     )
     values = list(seen.values[signal].values())
-    assert len(values) == 24
+    assert len(values) == 52
     assert all(one.projection.shape == (2,) for one in values)
     assert "2 of 32 numbers" in unseen.report_run(done.folder, "md")
     about = json.loads((done.folder / "run.json").read_text())
