@@ -164,7 +164,7 @@ def test_options_come_from_the_file_as_for_the_audit(given, capsys) -> None:
 
 
 def test_looks_inside_are_counted_as_the_audit_takes_them_and_timed(tmp_path, capsys) -> None:
-    members, nonmembers = records.sides(tmp_path / "data", 12)
+    members, nonmembers = records.sides(tmp_path / "data", 30)
     rows = [json.loads(line) for line in members.read_text().splitlines()]
     others = tmp_path / "p.jsonl"
     texts = [{"id": row["id"], "paraphrase": f"Pray, {row['prompt']}"} for row in rows]
@@ -178,9 +178,9 @@ def test_looks_inside_are_counted_as_the_audit_takes_them_and_timed(tmp_path, ca
     asked = unseen.plan(**choices).asked["target"]
     looked = asked.looked
     assert looked is not None
-    assert looked.looks == 2 * 24 + 2 * 12
-    assert looked.distinct == looked.looks - 12, "a record is itself among its paraphrases"
-    assert looked.passages == 24 + 12
+    assert looked.looks == 2 * 60 + 2 * 30
+    assert looked.distinct == looked.looks - 30, "a record is itself among its paraphrases"
+    assert looked.passages == 60 + 30
     assert looked.cached == 0
     assert 4 * looked.tokens < looked.read < 6 * looked.tokens, "two lengths of a step share a pass"
     assert looked.time is not None
