@@ -46,7 +46,7 @@ class Trial:
     def __init__(self, folder: Path, room: int | None) -> None:
         self.target = HFTarget(folder, dtype="float64")
         if room is None:
-            self.target._continues = False
+            self.target.remembers = False
         else:
             assert self.target.memory_tokens > 0
             self.target._continuing.memory.most_bytes = room * self.target._token_bytes

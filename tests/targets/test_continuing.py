@@ -82,7 +82,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
 def plain(folder: Path, dtype: str = "float32") -> HFTarget:
     """Reads every prompt anew."""
     target = HFTarget(folder, dtype=dtype)
-    target._continues = False
+    target.remembers = False
     return target
 
 
@@ -105,7 +105,7 @@ def test_writes_what_whole_passes_find_likeliest(
     for _ in range(2):  # from nothing, and from what was read
         made = target.generate(PROMPTS, max_new_tokens=7)
         assert made == [slow_greedy(model, prompt, 7, end) for prompt in PROMPTS]
-    assert target._continues is True
+    assert target.remembers is True
     assert target.n_read < sum(map(len, PROMPTS))
 
 
@@ -171,7 +171,7 @@ def test_rows_that_have_ended_cost_no_more(
 def test_what_has_no_keys_and_values_is_read_anew(folders: Callable[[str], Path]) -> None:
     target = HFTarget(folders("mamba"), dtype="float32")
     made = target.generate(PROMPTS, max_new_tokens=5)
-    assert target._continues is False
+    assert target.remembers is False
     assert target.memory_tokens == 0
     assert made == [target.generate([prompt], max_new_tokens=5)[0] for prompt in PROMPTS]
     assert target.n_read == 2 * sum(map(len, PROMPTS))
@@ -191,7 +191,7 @@ def test_a_memory_that_does_not_work_is_not_used(
     monkeypatch.setattr(HFTarget, "_logits_after", wrong)
     target = HFTarget(folders("llama"), dtype="float32")
     made = target.generate(PROMPTS, max_new_tokens=5)
-    assert target._continues is False
+    assert target.remembers is False
     assert made == plain(folders("llama")).generate(PROMPTS, max_new_tokens=5)
 
 
@@ -225,7 +225,7 @@ def test_what_does_not_fit_is_said_and_forgotten(
         with pytest.raises(OutOfMemoryError):
             fresh.generate(PROMPTS, max_new_tokens=1)
     assert target.generate(PROMPTS, max_new_tokens=3) == fresh.generate(PROMPTS, max_new_tokens=3)
-    assert fresh._continues is True, "a lack of memory says nothing of the model"
+    assert fresh.remembers is True, "a lack of memory says nothing of the model"
 
 
 def test_other_weights_have_not_read_anything(folders: Callable[[str], Path]) -> None:
@@ -235,9 +235,9 @@ def test_other_weights_have_not_read_anything(folders: Callable[[str], Path]) ->
     with target.after_step([example], learning_rate=0.1):
         assert target._continuing.memory.n_bytes == 0
         stepped = target.generate(PROMPTS, max_new_tokens=6)
-        target._continues = False
+        target.remembers = False
         assert stepped == target.generate(PROMPTS, max_new_tokens=6) != before
-        target._continues = True
+        target.remembers = True
     assert target._continuing.memory.n_bytes == 0
     assert target.generate(PROMPTS, max_new_tokens=6) == before
 
@@ -267,5 +267,5 @@ def test_a_real_model_writes_the_same_behind_prompts(smollm2: Path) -> None:
         made = target.generate(asked, max_new_tokens=n, stop="\n")
         assert made == anew.generate(asked, max_new_tokens=n, stop="\n")
         assert any(target.tokenizer.decode(ids).strip() for ids in made)
-    assert target._continues is True
+    assert target.remembers is True
     assert 4 * target.n_read < anew.n_read

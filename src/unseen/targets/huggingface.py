@@ -195,7 +195,7 @@ class HFTarget:
             self._refuse_encoders()
             self.head_apart = self._head_can_run_apart()
         self._continuing = self._new_continuing()
-        self._continues: bool | None = None
+        self.remembers: bool | None = None
         self._longest_tried = 0
         self._token_bytes = 1
         self._n_read_anew = 0
@@ -586,7 +586,7 @@ class HFTarget:
 
         weights = self._learning_weights()
         before = [weight.detach().clone() for weight in weights]
-        self._forget()
+        self.forget()
         try:
             with self._adapter():
                 with _memory_errors(torch):
@@ -608,9 +608,9 @@ class HFTarget:
                     weight.requires_grad_(requires_grad=False)
                     weight.grad = None
                     weight.copy_(old)
-            self._forget()
+            self.forget()
 
-    def _forget(self) -> None:
+    def forget(self) -> None:
         """Drops what other weights have read."""
         self._prefix = None
         self._continuing.memory.forget()
@@ -920,7 +920,8 @@ class HFTarget:
         longest = max(prompts, key=len)
         if len(longest) < _PROBE_LENGTH:
             longest = tuple(self._probe()[0].tolist())
-        if self._continues is not False and len(longest) > 2 * self._longest_tried:
+        longer = len(longest) > 2 * self._longest_tried
+        if self.remembers is None or (self.remembers and longer):
             half = longest[: len(longest) // 2]
             trial = self._new_continuing(most_bytes=0)
             try:
@@ -929,15 +930,15 @@ class HFTarget:
             except _CACHE_ERRORS as error:
                 if _is_out_of_memory(torch, error):
                     raise
-                self._continues = False
+                self.remembers = False
                 return False
             self._token_bytes = max(1, trial.memory.n_bytes // len(longest))
             self._longest_tried = len(longest)
             whole = [self._last_logits(self._input([ids]))[0] for ids in (longest, half)]
-            self._continues = self._alike(
+            self.remembers = self._alike(
                 torch.stack([parts[longest], parts[half]]), torch.stack(whole)
             )
-        return bool(self._continues)
+        return bool(self.remembers)
 
     def _filling_works(self) -> bool:
         """Whether prompts may be filled up on the left: the answers are those without."""
