@@ -303,6 +303,7 @@ def test_another_models_tokenizer_is_noticed(folders: Callable[[str], Path]) -> 
         lambda: target.execute(Batch((), (Request((1,), (400,)),))),
         lambda: target.top_token([[1, 400]]),
         lambda: target.generate([[400]], max_new_tokens=1),
+        lambda: target.execute(Batch((), (Request((1,), (400,)),), growing=True)),
     ):
         with pytest.raises(TargetError, match="the tokenizer gives the id 400"):
             ask()
