@@ -126,10 +126,18 @@ class Request:
 
 @dataclass(frozen=True)
 class Batch:
-    """Requests that are run together; all of them begin with the same `prefix` ids."""
+    """Requests that are run together; all of them begin with the same `prefix` ids.
+
+    Attributes:
+        prefix: what is read once for all; it may be empty.
+        requests: whole, with the prefix.
+        growing: whether they go on from what was asked before: there is no prefix then, and a target
+            that remembers what it has read finds out itself what is new.
+    """
 
     prefix: tuple[int, ...]
     requests: tuple[Request, ...]
+    growing: bool = False
 
     @property
     def n_tokens(self) -> int:

@@ -126,6 +126,44 @@ def test_tokens_are_counted_without_padding_and_prefixes_once(store: Store) -> N
     assert engine.n_tokens == len(PREFIX) + 5 * 3 + 2  # two batches after the prefix
 
 
+class Remembering(Flaky):
+    """A target that says how much it reads: seven tokens a batch."""
+
+    memory_tokens = 100
+    n_read = 0
+
+    def execute(self, batch: Batch) -> list[TokenStats]:
+        answers = super().execute(batch)
+        self.n_read += 7
+        return answers
+
+
+def test_growing_questions_are_counted_by_a_target_that_remembers(store: Store) -> None:
+    target = Remembering(FakeTarget())
+    whole = Engine(target, store, batch_tokens=16)
+    growing = whole.growing()
+    growing.ensure(some())
+    assert all(batch.growing for batch in target.done)
+    assert growing.n_tokens == 7 * len(target.done) > 7
+    whole.count(growing)
+    assert (whole.n_asked, whole.n_tokens) == (20, growing.n_tokens)
+    again = Engine(target, store, batch_tokens=16)
+    again.ensure(some())
+    assert (again.n_asked, again.n_stored) == (0, 20), (
+        "it is the same question, however it is asked"
+    )
+    with Store() as another:
+        plain = Flaky(FakeTarget())
+        Engine(plain, another).growing().ensure(some())
+    assert not any(batch.growing for batch in plain.done)
+    with Store() as another:
+        small = Remembering(FakeTarget(), fits=100)
+        engine = Engine(small, another, batch_tokens=1000).growing()
+        engine.ensure(some())
+        assert engine.n_asked == 20
+        assert len(small.tried) < 20
+
+
 @pytest.mark.parametrize("dies_at", [0, 1, 3])
 def test_a_stopped_run_goes_on_with_the_batches_it_would_have_had(
     tmp_path: Path, dies_at: int | None

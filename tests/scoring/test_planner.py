@@ -6,7 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unseen.scoring.planner import MAX_PREFIX_SHARE, MIN_PREFIX, n_tokens, plan, unfinished
+from unseen.scoring.planner import (
+    MAX_PREFIX_SHARE,
+    MIN_PREFIX,
+    n_tokens,
+    plan,
+    plan_growing,
+    unfinished,
+)
 from unseen.types import Request
 
 PREFIXES = [(), *(tuple(range(n, 2 * n)) for n in (MIN_PREFIX - 1, MIN_PREFIX, 40))]
@@ -184,3 +191,21 @@ def test_what_is_unfinished_of_a_plan() -> None:
     assert unfinished(whole, tuple, [4, 5]) == [(4, 5)]
     assert unfinished(whole, tuple, []) == []
     assert unfinished(whole, tuple, [2, 4, 5]) is None
+
+
+def test_growing_questions_are_together_with_what_begins_alike() -> None:
+    rows = [
+        Request((trial, *range(40), *range(n)), (label,))
+        for n in (3, 9) for trial in range(5) for label in range(4)
+    ]  # fmt: skip
+    batches = plan_growing([*rows, *rows], 64)
+    assert batches == plan_growing(rows[::-1], 64)
+    assert [row for batch in batches for row in batch.requests] == sorted(
+        rows, key=lambda row: (row.context, row.continuation)
+    )
+    assert {(batch.prefix, batch.growing) for batch in batches} == {((), True)}
+    for batch in batches:
+        longest = max(row.length for row in batch.requests)
+        assert len(batch.requests) * longest <= MAX_PREFIX_SHARE * 64
+    assert [len(plan_growing(rows, n)) for n in (1, 10**4)] == [40, 1]
+    assert plan_growing([], 64) == []

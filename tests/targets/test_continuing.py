@@ -1,6 +1,6 @@
 """What is written after prompts is the same whether what they begin alike with is read once or in each."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +24,9 @@ from unseen.errors import OutOfMemoryError
 from unseen.prompts.behind import HiddenPrompts
 from unseen.prompts.templates import PAPERS, Example
 from unseen.prompts.trials import Game
+from unseen.targets.access import stats_of_one
 from unseen.targets.huggingface import HFTarget
-from unseen.types import Encoded, Sampling
+from unseen.types import Batch, Encoded, Request, Sampling
 
 RNG = np.random.default_rng(0)
 PROMPT = tuple(RNG.integers(2, 256, size=40).tolist())
@@ -82,7 +83,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
 def plain(folder: Path, dtype: str = "float32") -> HFTarget:
     """Reads every prompt anew."""
     target = HFTarget(folder, dtype=dtype)
-    target._continues = False
+    target.remembers = False
     return target
 
 
@@ -105,7 +106,7 @@ def test_writes_what_whole_passes_find_likeliest(
     for _ in range(2):  # from nothing, and from what was read
         made = target.generate(PROMPTS, max_new_tokens=7)
         assert made == [slow_greedy(model, prompt, 7, end) for prompt in PROMPTS]
-    assert target._continues is True
+    assert target.remembers is True
     assert target.n_read < sum(map(len, PROMPTS))
 
 
@@ -171,10 +172,58 @@ def test_rows_that_have_ended_cost_no_more(
 def test_what_has_no_keys_and_values_is_read_anew(folders: Callable[[str], Path]) -> None:
     target = HFTarget(folders("mamba"), dtype="float32")
     made = target.generate(PROMPTS, max_new_tokens=5)
-    assert target._continues is False
+    assert target.remembers is False
     assert target.memory_tokens == 0
     assert made == [target.generate([prompt], max_new_tokens=5)[0] for prompt in PROMPTS]
     assert target.n_read == 2 * sum(map(len, PROMPTS))
+
+
+def requests(prompts: Sequence[tuple[int, ...]]) -> tuple[Request, ...]:
+    """Answers of one token, of several that begin alike, and one that ends within another."""
+    answers = ((9,), (11,), (12, 13), (12, 14, 15), (12, 13, 16))
+    return tuple(Request(prompt, answer) for prompt in prompts for answer in answers)
+
+
+@pytest.mark.parametrize("family", [*tiny.FAMILIES, "gemma2", "mistral", "bloom"])
+@pytest.mark.parametrize("most_tokens", [0, 60, 10**6])
+def test_likelihoods_behind_growing_prompts_are_those_of_whole_passes(
+    folders: Callable[[str], Path], family: str, most_tokens: int
+) -> None:
+    # Of these, one masks filling with what is infinite in double precision, one rounds distances.
+    exact = family not in ("gemma2", "bloom")
+    target = HFTarget(folders(family), dtype="float64" if exact else "float32")
+    assert target.memory_tokens > 0
+    target._continuing.memory.most_bytes = most_tokens * target._token_bytes
+    anew = plain(folders(family), "float64" if exact else "float32")
+    prompts = PROMPTS
+    for _ in range(3):
+        rows = requests(prompts)
+        answers = target.execute(Batch((), rows, growing=True))
+        for row, one in zip(rows, answers, strict=True):
+            other = stats_of_one(anew, row)
+            for part in ("logprob", "mean", "sd"):
+                close = {"rtol": 0, "atol": 1e-9 if exact else 1e-4}
+                np.testing.assert_allclose(getattr(one, part), getattr(other, part), **close)
+            np.testing.assert_array_equal(one.rank, other.rank)
+            np.testing.assert_array_equal(one.argmax, other.argmax)
+        assert target._continuing.memory.n_bytes <= target._continuing.memory.most_bytes
+        prompts = [(*prompt, 7, i, 9) for i, prompt in enumerate(prompts)]
+
+
+def test_of_growing_questions_what_is_new_is_read(folders: Callable[[str], Path]) -> None:
+    target = HFTarget(folders("llama"), dtype="float32")
+    prompts = after(PROMPT, *[4] * 3)
+    of_one_token = [Request(prompt, (answer,)) for prompt in prompts for answer in range(5)]
+    target.execute(Batch((), tuple(of_one_token), growing=True))
+    assert target.n_read == len(PROMPT) + 3 * 4, "the same text, whatever comes next"
+    longer = [
+        Request((*row.context, *range(50, 56)), (*row.continuation, answer))
+        for row in of_one_token for answer in (2, 3)
+    ]  # fmt: skip
+    before = target.n_read
+    target.execute(Batch((), tuple(longer), growing=True))
+    # Six tokens once; then the last of them again, to foretell the first of two, and that one.
+    assert target.n_read == before + 3 * (6 + 5 * 2)
 
 
 @pytest.mark.parametrize("fault", ["other numbers", "an error"])
@@ -191,7 +240,7 @@ def test_a_memory_that_does_not_work_is_not_used(
     monkeypatch.setattr(HFTarget, "_logits_after", wrong)
     target = HFTarget(folders("llama"), dtype="float32")
     made = target.generate(PROMPTS, max_new_tokens=5)
-    assert target._continues is False
+    assert target.remembers is False
     assert made == plain(folders("llama")).generate(PROMPTS, max_new_tokens=5)
 
 
@@ -225,7 +274,7 @@ def test_what_does_not_fit_is_said_and_forgotten(
         with pytest.raises(OutOfMemoryError):
             fresh.generate(PROMPTS, max_new_tokens=1)
     assert target.generate(PROMPTS, max_new_tokens=3) == fresh.generate(PROMPTS, max_new_tokens=3)
-    assert fresh._continues is True, "a lack of memory says nothing of the model"
+    assert fresh.remembers is True, "a lack of memory says nothing of the model"
 
 
 def test_other_weights_have_not_read_anything(folders: Callable[[str], Path]) -> None:
@@ -235,9 +284,9 @@ def test_other_weights_have_not_read_anything(folders: Callable[[str], Path]) ->
     with target.after_step([example], learning_rate=0.1):
         assert target._continuing.memory.n_bytes == 0
         stepped = target.generate(PROMPTS, max_new_tokens=6)
-        target._continues = False
+        target.remembers = False
         assert stepped == target.generate(PROMPTS, max_new_tokens=6) != before
-        target._continues = True
+        target.remembers = True
     assert target._continuing.memory.n_bytes == 0
     assert target.generate(PROMPTS, max_new_tokens=6) == before
 
@@ -267,5 +316,5 @@ def test_a_real_model_writes_the_same_behind_prompts(smollm2: Path) -> None:
         made = target.generate(asked, max_new_tokens=n, stop="\n")
         assert made == anew.generate(asked, max_new_tokens=n, stop="\n")
         assert any(target.tokenizer.decode(ids).strip() for ids in made)
-    assert target._continues is True
+    assert target.remembers is True
     assert 4 * target.n_read < anew.n_read

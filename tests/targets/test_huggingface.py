@@ -303,6 +303,7 @@ def test_another_models_tokenizer_is_noticed(folders: Callable[[str], Path]) -> 
         lambda: target.execute(Batch((), (Request((1,), (400,)),))),
         lambda: target.top_token([[1, 400]]),
         lambda: target.generate([[400]], max_new_tokens=1),
+        lambda: target.execute(Batch((), (Request((1,), (400,)),), growing=True)),
     ):
         with pytest.raises(TargetError, match="the tokenizer gives the id 400"):
             ask()
@@ -582,7 +583,7 @@ def test_prompts_of_unlike_lengths_go_together_only_where_filling_works(
 ) -> None:
     prompts = [[5, 6, 7], list(range(2, 30)), [9]]
     target = HFTarget(folders("llama"), dtype="float64")
-    target._continues = False
+    target.remembers = False
     one_by_one = [target.generate([p], max_new_tokens=6)[0] for p in prompts]
     passes = []
     monkeypatch.setattr(
@@ -700,10 +701,10 @@ def test_an_adapter_and_its_base_remember_apart(lora: Path) -> None:
     made = []
     for one in (target, target.reference, target, target.reference):
         made.append(one.generate(prompts, max_new_tokens=9))
-        assert one._continues is True
-        one._continues = False
+        assert one.remembers is True
+        one.remembers = False
         assert one.generate(prompts, max_new_tokens=9) == made[-1]
-        one._continues = True
+        one.remembers = True
     assert made[0] != made[1]
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from unseen.errors import UNANSWERED, AccessError, UnscorableError
 from unseen.scoring.asking import Asking, Budget
@@ -506,26 +507,119 @@ class _Text:
     Attributes:
         signal: whose prompts they are.
         record: whom they are about.
-        prompts: what is to be answered next.
+        questions: what is to be answered next.
         said: what was written so far.
         why_not: why there is nothing to observe.
     """
 
     signal: ContinuationSignal
     record: Record
-    prompts: tuple[Prompt, ...]
+    questions: tuple[Prompt, ...]
     said: list[str] = field(default_factory=list)
     why_not: UnscorableError | None = None
+
+    @property
+    def read(self) -> Iterator[tuple[int, ...]]:
+        """What the model reads for the questions."""
+        return (prompt.ids for prompt in self.questions)
 
     def go_on(self, writing: Generation, materials: Materials) -> bool:
         """Takes what was written; whether there is more to answer."""
         decode = materials.encoder.tokenizer.decode
         try:
-            self.said += [decode(writing.answer(prompt)) for prompt in self.prompts]
-            self.prompts = self.signal.more(self.record, materials, self.said)
+            self.said += [decode(writing.answer(prompt)) for prompt in self.questions]
+            self.questions = self.signal.more(self.record, materials, self.said)
         except UnscorableError as error:
-            self.prompts, self.why_not = (), error
-        return bool(self.prompts)
+            self.questions, self.why_not = (), error
+        return bool(self.questions)
+
+
+@dataclass
+class _Chain:
+    """What one signal asks about one record, round by round.
+
+    Attributes:
+        signal: whose questions they are.
+        record: whom they are about.
+        ask: all questions so far.
+        questions: of them those to be answered next.
+    """
+
+    signal: AdaptiveSignal
+    record: Record
+    ask: Ask
+    questions: tuple[Request, ...]
+
+    @property
+    def read(self) -> Iterator[tuple[int, ...]]:
+        """What the model reads for the questions."""
+        return (request.context for request in self.questions)
+
+    def go_on(self, engine: Engine, materials: Materials) -> bool:
+        """Takes the answers; whether there is more to ask."""
+        answers = self.ask.read([engine.answer(request) for request in self.ask.requests])
+        self.questions = ()
+        with suppress(UnscorableError):  # it is said again of the value
+            more = self.signal.more(self.record, materials, answers)
+            self.ask, self.questions = self.ask.then(more), more.requests
+        return bool(self.questions)
+
+
+_Thread = TypeVar("_Thread", bound=_Text | _Chain)
+
+
+def _round_by_round(
+    threads: Sequence[_Thread],
+    asking: Asking[Any, Any],
+    room: int,
+    go_on: Callable[[_Thread], bool],
+    tell: Callable[[int, int], None],
+) -> None:
+    """Has all questions answered, and those that follow.
+
+    What a target has read it remembers, but not without end. Where questions begin alike, those about
+    some clusters are taken to their end before others begin, as many as it can remember.
+
+    Args:
+        threads: with what is asked first; of each of them more may follow.
+        asking: who is asked.
+        room: tokens that the target remembers.
+        go_on: takes the answers of one; whether more follows.
+        tell: told how many are answered, and how many there are.
+    """
+    by_cluster: dict[str, list[_Thread]] = {}
+    for thread in threads:
+        by_cluster.setdefault(thread.record.cluster or thread.record.id, []).append(thread)
+    parts: list[list[list[_Thread]]] = [list(by_cluster.values())] if threads else []
+    n_done = 0
+    while parts:
+        # Half of the memory: questions may grow from round to round.
+        part, *others = in_parts(
+            parts.pop(0),
+            room // 2,
+            lambda group: itertools.chain.from_iterable(one.read for one in group),
+        )
+        parts = [*others, *parts]
+        asked = dict.fromkeys(
+            question for group in part for thread in group for question in thread.questions
+        )
+        n_later = sum(len(thread.questions) for one in parts for group in one for thread in group)
+        asking.ensure(asked, progress=_counting_on(tell, n_done, n_later))
+        n_done += len(asked)
+        left = [[thread for thread in group if go_on(thread)] for group in part]
+        if any(left):
+            parts.insert(0, [group for group in left if group])
+
+
+def _counting_on(
+    tell: Callable[[int, int], None], n_before: int, n_after: int
+) -> Callable[[int, int], None]:
+    """Counts those that were answered before, and those that are known to follow."""
+
+    def told(done: int, total: int) -> None:
+        tell(n_before + done, n_before + total + n_after)
+
+    return told
 
 
 def _let_write(
@@ -538,7 +632,13 @@ def _let_write(
             yield signal, record.id, prompts
         else:
             texts.append(_Text(signal, record, prompts))
-    _write(texts, materials, writing, tell)
+    _round_by_round(
+        texts,
+        writing,
+        tokens_remembered(writing.target) if texts else 0,
+        lambda text: text.go_on(writing, materials),
+        lambda done, total: tell("writing", done, total),
+    )
     for text in texts:
         try:
             if text.why_not is not None:
@@ -550,45 +650,6 @@ def _let_write(
             )
         except UnscorableError as error:
             yield text.signal, text.record.id, error
-
-
-def _write(
-    texts: Sequence[_Text], materials: Materials, writing: Generation, tell: Progress
-) -> None:
-    """Has all prompts answered, round by round.
-
-    What a target has read it remembers, but not without end. Where prompts begin alike, those of some
-    clusters are taken to their end before others begin, as many as it can remember.
-    """
-
-    def read(together: Sequence[_Text]) -> Iterator[tuple[int, ...]]:
-        return (prompt.ids for text in together for prompt in text.prompts)
-
-    by_cluster: dict[str, list[_Text]] = {}
-    for text in texts:
-        by_cluster.setdefault(text.record.cluster or text.record.id, []).append(text)
-    # Half of the memory: prompts may grow from round to round.
-    room = tokens_remembered(writing.target) // 2 if texts else 0
-    parts, n_done = [list(by_cluster.values())] if texts else [], 0
-    while parts:
-        part, *others = in_parts(parts.pop(0), room, read)
-        parts = [*others, *parts]
-        asked = dict.fromkeys(prompt for group in part for text in group for prompt in text.prompts)
-        n_later = sum(len(text.prompts) for one in parts for group in one for text in group)
-        writing.ensure(asked, progress=_counting_on(tell, n_done, n_later))
-        n_done += len(asked)
-        left = [[text for text in group if text.go_on(writing, materials)] for group in part]
-        if any(left):
-            parts.insert(0, [group for group in left if group])
-
-
-def _counting_on(tell: Progress, n_before: int, n_after: int) -> Callable[[int, int], None]:
-    """Tells of texts that are written with how many were written before, and are known to follow."""
-
-    def told(done: int, total: int) -> None:
-        tell("writing", n_before + done, n_before + total + n_after)
-
-    return told
 
 
 def _first_prompts(
@@ -623,7 +684,7 @@ def _ask_model(
             yield signal, record.id, ask
         else:
             asks.append((signal, record, ask))
-    requests = [request for _, _, ask in asks for request in ask.requests]
+    requests = [request for one in asks if not _is_adaptive(one) for request in one[2].requests]
     engine.ensure(requests, progress=lambda done, total: tell("scoring", done, total))
     whole: list[tuple[LikelihoodSignal, Record, Ask]] = []
     for signal, record, ask in asks:
@@ -640,7 +701,9 @@ def _ask_model(
         else:
             whole.append((signal, record, ask.then(more)))
     first = set(requests)
-    later = [row for _, _, ask in whole for row in ask.requests if row not in first]
+    later = [
+        row for one in whole if not _is_adaptive(one) for row in one[2].requests if row not in first
+    ]
     if later:
         engine.ensure(later, progress=lambda done, total: tell("scoring", done, total))
     whole = _asked_on(whole, materials, engine, tell)
@@ -656,6 +719,11 @@ def _ask_model(
             yield signal, record.id, error
 
 
+def _is_adaptive(one: tuple[LikelihoodSignal, Record, Ask]) -> bool:
+    """Whether it asks on round by round, from the first round on."""
+    return isinstance(one[0], AdaptiveSignal)
+
+
 def _asked_on(
     asks: Sequence[tuple[LikelihoodSignal, Record, Ask]],
     materials: Materials,
@@ -664,21 +732,24 @@ def _asked_on(
 ) -> list[tuple[LikelihoodSignal, Record, Ask]]:
     """The same, with what is asked on, round by round, until nothing is."""
     whole = list(asks)
-    todo = [(i, one) for i, (one, _, _) in enumerate(asks) if isinstance(one, AdaptiveSignal)]
-    while todo:
-        later: list[tuple[int, AdaptiveSignal]] = []
-        requests: list[Request] = []
-        for i, signal in todo:
-            _, record, ask = whole[i]
-            answers = ask.read([engine.answer(request) for request in ask.requests])
-            with suppress(UnscorableError):  # it is said again of the value
-                if (more := signal.more(record, materials, answers)).requests:
-                    whole[i] = (signal, record, ask.then(more))
-                    requests += more.requests
-                    later.append((i, signal))
-        if requests:
-            engine.ensure(requests, progress=lambda done, total: tell("scoring", done, total))
-        todo = later
+    chains = {
+        i: _Chain(signal, record, ask, ask.requests)
+        for i, (signal, record, ask) in enumerate(asks)
+        if isinstance(signal, AdaptiveSignal)
+    }
+    if not chains:
+        return whole
+    growing = engine.growing()
+    _round_by_round(
+        list(chains.values()),
+        growing,
+        tokens_remembered(engine.target),
+        lambda chain: chain.go_on(engine, materials),
+        lambda done, total: tell("scoring", done, total),
+    )
+    engine.count(growing)
+    for i, chain in chains.items():
+        whole[i] = (chain.signal, chain.record, chain.ask)
     return whole
 
 

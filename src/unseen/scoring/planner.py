@@ -50,6 +50,28 @@ def plan(requests: Iterable[Request], batch_tokens: int) -> list[Batch]:
     return batches
 
 
+def plan_growing(requests: Iterable[Request], batch_tokens: int) -> list[Batch]:
+    """Batches for a target that remembers what it has read: what begins alike is near, whatever is new.
+
+    Args:
+        requests: in any order, with repetitions.
+        batch_tokens: the padded tokens that are read at once.
+    """
+    rows = sorted(set(requests), key=lambda row: (row.context, row.continuation))
+    batches: list[Batch] = []
+    start = 0
+    while start < len(rows):
+        stop, longest = start + 1, rows[start].length
+        while stop < len(rows):
+            longest = max(longest, rows[stop].length)
+            if (stop + 1 - start) * longest > MAX_PREFIX_SHARE * batch_tokens:
+                break
+            stop += 1
+        batches.append(Batch((), tuple(rows[start:stop]), growing=True))
+        start = stop
+    return batches
+
+
 def unfinished(
     whole: Sequence[G], rows_of: Callable[[G], Sequence[R]], missing: Collection[R]
 ) -> list[G] | None:

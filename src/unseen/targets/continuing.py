@@ -8,14 +8,15 @@ two tokens of a row: they are as far apart as in the text, whatever a model make
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from unseen.targets.ending import Ending
+from unseen.targets.moments import split
 from unseen.targets.prefixes import Prefixes, common
 from unseen.targets.sampling import choose
-from unseen.types import Sampling
+from unseen.types import Request, Sampling, TokenStats
 
 if TYPE_CHECKING:
     import numpy as np
@@ -48,22 +49,30 @@ class Inputs:
     cache: Any
 
 
+Statistics = Callable[
+    [Inputs, "torch.Tensor", "torch.Tensor", "torch.Tensor"], "list[torch.Tensor]"
+]
+
+
 class Continuing:
     """Lets a model write after prompts, and remembers what it has read.
 
     Args:
         forward: gives the logits after the last token of each row, (rows, vocabulary).
+        statistics: gives those of tokens, after places of rows: log-probability, mean, standard
+            deviation, rank, and the first choice. Takes the inputs, rows, places and tokens.
         memory: what has been read.
         batch_tokens: padded tokens that are read at once.
         device: of the model.
 
     Attributes:
-        n_read: tokens of prompts that the model has read, without filling.
+        n_read: tokens that the model has read, without filling; not those that it wrote.
     """
 
     def __init__(
         self,
         forward: Callable[[Inputs], torch.Tensor],
+        statistics: Statistics,
         memory: Prefixes,
         batch_tokens: int,
         device: torch.device,
@@ -71,6 +80,7 @@ class Continuing:
         self.n_read = 0
         self.memory = memory
         self._forward = forward
+        self._statistics = statistics
         self._batch_tokens = batch_tokens
         self._device = device
         self._alike: list[list[int]] = []
@@ -117,12 +127,49 @@ class Continuing:
             mask, logits = inputs.mask, self._forward(inputs)
         return written
 
+    def score(self, requests: Sequence[Request]) -> list[TokenStats]:
+        """Statistics of every continuation token, a request each."""
+        import torch
+
+        # The last token is foretold, and need not be read: some requests are the same text but for it.
+        places: dict[Ids, list[int]] = {}
+        for i, request in enumerate(requests):
+            places.setdefault((request.context + request.continuation)[:-1], []).append(i)
+        needed = {
+            text: max(len(requests[i].continuation) for i in of) for text, of in places.items()
+        }
+        found: dict[int, TokenStats] = {}
+
+        def ask(batch: Sequence[Ids], inputs: Inputs) -> None:
+            asked = [(row, i) for row, text in enumerate(batch) for i in places[text]]
+            lengths = [len(requests[i].continuation) for _, i in asked]
+            width = inputs.ids.shape[1]
+            rows = [torch.full((n,), row) for (row, _), n in zip(asked, lengths, strict=True)]
+            parts = self._statistics(
+                inputs,
+                torch.cat(rows),
+                torch.cat([torch.arange(width - n, width) for n in lengths]),
+                torch.tensor([id_ for _, i in asked for id_ in requests[i].continuation]),
+            )
+            found.update(zip((i for _, i in asked), split(parts, lengths), strict=True))
+
+        for beginnings in self._apart(sorted(places))[0]:
+            self._run(dict.fromkeys(beginnings, 1), lambda _, inputs: self._forward(inputs))
+        self._run(needed, ask)
+        self.memory.trim()
+        return [found[i] for i in range(len(requests))]
+
     def read(self, texts: Sequence[Ids]) -> dict[Ids, torch.Tensor]:
         """Reads what is not known of the texts; gives the logits after each."""
+        found: dict[Ids, torch.Tensor] = {}
+
+        def ask(batch: Sequence[Ids], inputs: Inputs) -> None:
+            found.update(zip(batch, self._forward(inputs), strict=True))
+
         distinct = sorted(set(texts))
-        for beginnings in self._apart(distinct)[0]:
-            self._read(beginnings)
-        return self._read(distinct)
+        for one_after_another in (*self._apart(distinct)[0], distinct):
+            self._run(dict.fromkeys(one_after_another, 1), ask)
+        return found
 
     def _apart(self, texts: Sequence[Ids], above: int = 0) -> tuple[list[list[Ids]], int]:
         """Common beginnings that are read before the texts, outer ones first, and how many read on.
@@ -147,24 +194,28 @@ class Continuing:
             return levels, n_readers
         return [[beginning], *levels], 1
 
-    def _read(self, texts: Sequence[Ids]) -> dict[Ids, torch.Tensor]:
-        """Reads the rest of texts, at least the last token of each; gives the logits after it."""
-        found: dict[Ids, torch.Tensor] = {}
-        for batch, width in self._batches(texts):
+    def _run(
+        self, needed: Mapping[Ids, int], ask: Callable[[Sequence[Ids], Inputs], object]
+    ) -> None:
+        """Has the rest of texts read, batch by batch, and remembers it.
+
+        Args:
+            needed: text -> how many of its last tokens must be read, known or not.
+            ask: runs the model.
+        """
+        for batch, width in self._batches(needed):
             known = [max(0, len(ids) - width) for ids in batch]
             cache, mask = self._remembered([ids[:n] for ids, n in zip(batch, known, strict=True)])
-            inputs = self._inputs(
-                [ids[n:] for ids, n in zip(batch, known, strict=True)], mask, cache
-            )
-            found |= zip(batch, self._forward(inputs), strict=True)
-            self.n_read += sum(min(width, len(ids)) for ids in batch)
+            rests = [ids[n:] for ids, n in zip(batch, known, strict=True)]
+            inputs = self._inputs(rests, mask, cache)
+            ask(batch, inputs)
+            self.n_read += sum(map(len, rests))
             self._remember(batch, cache, inputs.mask.shape[1])
-        return found
 
-    def _batches(self, texts: Sequence[Ids]) -> Iterator[tuple[list[Ids], int]]:
+    def _batches(self, needed: Mapping[Ids, int]) -> Iterator[tuple[list[Ids], int]]:
         """Texts that are read together, and how many last tokens of each."""
-        rests = {ids: max(1, len(ids) - self.memory.known(ids)) for ids in texts}
-        left = sorted(texts, key=lambda ids: (-rests[ids], ids))
+        rests = {ids: max(n, len(ids) - self.memory.known(ids)) for ids, n in needed.items()}
+        left = sorted(rests, key=lambda ids: (-rests[ids], ids))
         while left:
             width = rests[left[0]]
             n_rows = self._batch_tokens // width

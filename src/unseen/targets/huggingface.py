@@ -17,7 +17,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import numpy as np
 
@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from unseen.targets.inside.steps import StepCheck
     from unseen.targets.looks import Look, Seen, StepLook, Weights
 
+T = TypeVar("T")
 Ids = tuple[int, ...]
 Padding = Literal["right", "left"]
 Processor = Callable[["torch.Tensor", "torch.Tensor"], "torch.Tensor"]
@@ -195,7 +196,7 @@ class HFTarget:
             self._refuse_encoders()
             self.head_apart = self._head_can_run_apart()
         self._continuing = self._new_continuing()
-        self._continues: bool | None = None
+        self.remembers: bool | None = None
         self._longest_tried = 0
         self._token_bytes = 1
         self._n_read_anew = 0
@@ -311,6 +312,8 @@ class HFTarget:
         import torch
 
         with torch.inference_mode(), self._adapter(), _memory_errors(torch):
+            if batch.growing and self._continuing_works([_whole(row) for row in batch.requests]):
+                return self._remembering(lambda: self._continuing.score(batch.requests))
             if batch.prefix and self._prefix_works(batch):
                 return self._forward(batch.prefix, batch.requests)
             return [
@@ -375,11 +378,9 @@ class HFTarget:
         prompts = [prompt for prompt, _ in rows]
         chances = [chance(prompt, sampling, number) for prompt, number in rows]
         if self._continuing_works(prompts):
-            try:
-                return self._continuing.write(prompts, room, ending, sampling, chances)
-            except (RuntimeError, MemoryError):
-                self._continuing.memory.forget()  # it may be what there is no room for
-                raise
+            return self._remembering(
+                lambda: self._continuing.write(prompts, room, ending, sampling, chances)
+            )
         drawn: list[Processor] = [Drawer(sampling, chances)] if sampling.temperature else []
         fewest = min(sampling.fewest, room)
         self._n_read_anew += sum(map(len, prompts))
@@ -412,19 +413,39 @@ class HFTarget:
             on_cpu = self.device.type != "cuda"
             free = 0 if on_cpu else torch.cuda.mem_get_info(self.device)[0]
             most_bytes = max(_MEMORY_BYTES, free // _MEMORY_SHARE)
-        return Continuing(self._logits_after, Prefixes(most_bytes), self.batch_tokens, self.device)
+        return Continuing(
+            self._logits_after,
+            self._statistics_after,
+            Prefixes(most_bytes),
+            self.batch_tokens,
+            self.device,
+        )
+
+    def _remembering(self, ask: Callable[[], T]) -> T:
+        """What is answered from what is remembered, which goes first where there is no room."""
+        try:
+            return ask()
+        except (RuntimeError, MemoryError):
+            self._continuing.memory.forget()
+            raise
+
+    def _given(self, inputs: Inputs) -> dict[str, Any]:
+        """What the model is called with."""
+        self._check_vocabulary(inputs.ids)
+        given = {"input_ids": inputs.ids, "attention_mask": inputs.mask, "use_cache": True}
+        if self._takes_positions:
+            given["position_ids"] = inputs.places
+        return given | {self._cache_argument: inputs.cache}
+
+    def _statistics_after(
+        self, inputs: Inputs, rows: torch.Tensor, places: torch.Tensor, tokens: torch.Tensor
+    ) -> list[torch.Tensor]:
+        self._check_vocabulary(tokens)
+        return self._statistics(self._given(inputs), rows, places, tokens.to(self.device))
 
     def _logits_after(self, inputs: Inputs) -> torch.Tensor:
         """Logits after the last token of each row, shape (rows, vocabulary)."""
-        self._check_vocabulary(inputs.ids)
-        given: dict[str, Any] = {
-            "input_ids": inputs.ids,
-            "attention_mask": inputs.mask,
-            self._cache_argument: inputs.cache,
-            "use_cache": True,
-        }
-        if self._takes_positions:
-            given["position_ids"] = inputs.places
+        given = self._given(inputs)
         if self.head_apart:
             last: torch.Tensor = self._head(self._decoder(**given).last_hidden_state[:, -1])
         else:
@@ -586,7 +607,7 @@ class HFTarget:
 
         weights = self._learning_weights()
         before = [weight.detach().clone() for weight in weights]
-        self._forget()
+        self.forget()
         try:
             with self._adapter():
                 with _memory_errors(torch):
@@ -608,9 +629,9 @@ class HFTarget:
                     weight.requires_grad_(requires_grad=False)
                     weight.grad = None
                     weight.copy_(old)
-            self._forget()
+            self.forget()
 
-    def _forget(self) -> None:
+    def forget(self) -> None:
         """Drops what other weights have read."""
         self._prefix = None
         self._continuing.memory.forget()
@@ -829,7 +850,8 @@ class HFTarget:
     def _without_prefix(self, batch: Batch) -> Iterator[tuple[Request, ...]]:
         """The batch's rows, in parts whose whole length fits the token budget."""
         longest = max(row.length for row in batch.requests)
-        n_rows = max(1, self.batch_tokens // longest) if batch.prefix else len(batch.requests)
+        whole = not (batch.prefix or batch.growing)
+        n_rows = len(batch.requests) if whole else max(1, self.batch_tokens // longest)
         for start in range(0, len(batch.requests), n_rows):
             yield batch.requests[start : start + n_rows]
 
@@ -920,7 +942,8 @@ class HFTarget:
         longest = max(prompts, key=len)
         if len(longest) < _PROBE_LENGTH:
             longest = tuple(self._probe()[0].tolist())
-        if self._continues is not False and len(longest) > 2 * self._longest_tried:
+        longer = len(longest) > 2 * self._longest_tried
+        if self.remembers is None or (self.remembers and longer):
             half = longest[: len(longest) // 2]
             trial = self._new_continuing(most_bytes=0)
             try:
@@ -929,15 +952,15 @@ class HFTarget:
             except _CACHE_ERRORS as error:
                 if _is_out_of_memory(torch, error):
                     raise
-                self._continues = False
+                self.remembers = False
                 return False
             self._token_bytes = max(1, trial.memory.n_bytes // len(longest))
             self._longest_tried = len(longest)
             whole = [self._last_logits(self._input([ids]))[0] for ids in (longest, half)]
-            self._continues = self._alike(
+            self.remembers = self._alike(
                 torch.stack([parts[longest], parts[half]]), torch.stack(whole)
             )
-        return bool(self._continues)
+        return bool(self.remembers)
 
     def _filling_works(self) -> bool:
         """Whether prompts may be filled up on the left: the answers are those without."""
@@ -993,6 +1016,10 @@ def _stopper(ending: Ending, width: int) -> Callable[..., torch.Tensor]:
         return torch.tensor(rows, device=ids.device)
 
     return ended
+
+
+def _whole(request: Request) -> Ids:
+    return request.context + request.continuation
 
 
 def _identity(logits: torch.Tensor) -> torch.Tensor:

@@ -79,7 +79,8 @@ class PromptedTarget(DefendedTarget):
     def execute(self, batch: Batch) -> list[TokenStats]:
         """Statistics behind the prompt, which is read once a batch."""
         rows = tuple(replace(row, context=self._whole(row.context)) for row in batch.requests)
-        return super().execute(Batch(self._whole(batch.prefix), rows))
+        prefix = () if batch.growing else self._whole(batch.prefix)
+        return super().execute(replace(batch, prefix=prefix, requests=rows))
 
     def next_token_probabilities(
         self, prompts: Sequence[Sequence[int]], *, top: int = 100, among: IntArray | None = None
