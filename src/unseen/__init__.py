@@ -27,7 +27,7 @@ _WHERE: dict[str, str] = {
     "Record": "unseen.types",
     "Records": "unseen.data.records",
     "Scores": "unseen.types",
-    "TrainRun": "unseen.runs.train_config",
+    "TrainRun": "unseen.runs.training.config",
     "Trained": "unseen.api",
     "Turn": "unseen.types",
     "UnseenError": "unseen.errors",

@@ -35,10 +35,10 @@ if TYPE_CHECKING:
     from unseen.runs.prompt.config import PromptAudit
     from unseen.runs.prompt.game import PromptGame
     from unseen.runs.results import Epsilon
-    from unseen.runs.study import StudyResults
-    from unseen.runs.study_config import AttackStudy, TrainStudy
+    from unseen.runs.studies.config import AttackStudy, TrainStudy
+    from unseen.runs.studies.study import StudyResults
     from unseen.runs.table import ScoreTable
-    from unseen.runs.train_config import Role, TrainRun
+    from unseen.runs.training.config import Role, TrainRun
     from unseen.runs.verify import Verification
     from unseen.targets.access import LogprobTarget
     from unseen.types import Record
@@ -208,7 +208,7 @@ def verify_run(run: str | Path) -> Verification:
     Raises:
         ConfigError: where the folder holds no run.
     """
-    from unseen.runs.study import FILE, verify_study
+    from unseen.runs.studies.study import FILE, verify_study
     from unseen.runs.verify import verify
 
     folder = Path(run)
@@ -843,8 +843,8 @@ def train(
     Raises:
         UnseenError: with what is wrong and what to do.
     """
-    from unseen.runs import train as runs
-    from unseen.runs.train_config import configure as configure_training
+    from unseen.runs.training import train as runs
+    from unseen.runs.training.config import configure as configure_training
 
     if config is not None and choices:
         raise ConfigError(f"got config and also {', '.join(choices)}", fix="give one of them")
@@ -873,8 +873,8 @@ def train_shadows(
     Raises:
         UnseenError: with what is wrong and what to do.
     """
-    from unseen.runs import train as runs
-    from unseen.runs.train_config import configure as configure_training
+    from unseen.runs.training import train as runs
+    from unseen.runs.training.config import configure as configure_training
 
     if config is not None and choices:
         raise ConfigError(f"got config and also {', '.join(choices)}", fix="give one of them")
@@ -923,9 +923,9 @@ def study(
         UnseenError: with what is wrong and what to do.
     """
     from unseen.report import study as shown
-    from unseen.runs import study as runs
     from unseen.runs.config import made_of
-    from unseen.runs.study_config import AttackStudy, TrainStudy
+    from unseen.runs.studies import study as runs
+    from unseen.runs.studies.config import AttackStudy, TrainStudy
 
     kind: type[TrainStudy | AttackStudy] = TrainStudy if runs.find(name).trains else AttackStudy
     if config is not None and choices:

@@ -11,7 +11,7 @@ from unseen.attacks.g_drift import FEATURES, GradientDriftAttack, table
 from unseen.data.templates import Layout, RecordEncoder
 from unseen.errors import ConfigError, TargetError, UnscorableError
 from unseen.runs.collect import Model, collect
-from unseen.runs.step_check import step_check
+from unseen.runs.inside.step_check import step_check
 from unseen.scoring.store import Store
 from unseen.signals.base import Materials, Observations
 from unseen.signals.gradient_drift import Drift, GradientDrift, drift_of

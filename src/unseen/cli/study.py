@@ -9,7 +9,7 @@ from cyclopts import App, Parameter
 
 from unseen.cli.codes import DONE, FAILED, INCONCLUSIVE
 from unseen.cli.output import out, progress, say
-from unseen.runs.study_config import AttackStudy, TrainStudy
+from unseen.runs.studies.config import AttackStudy, TrainStudy
 
 app = App(name="study", help="One question at several points: a table and a plot, as in the paper.")
 

@@ -10,7 +10,7 @@ from cyclopts import App, Parameter
 
 from unseen.cli.codes import DONE
 from unseen.cli.output import out, progress, say
-from unseen.runs.train_config import Role, TrainRun
+from unseen.runs.training.config import Role, TrainRun
 
 if TYPE_CHECKING:
     from unseen.api import Trained

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from unseen.runs.results import AttackResult, DriftShape, Number, Results
-    from unseen.runs.study import StudyResults
+    from unseen.runs.studies.study import StudyResults
     from unseen.types import FloatArray
 
     Drawn = list[tuple[AttackResult, tuple[str, Any]]]

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from unseen.runs.study import Cell, Row, StudyResults
+    from unseen.runs.studies.study import Cell, Row, StudyResults
 
 
 INVALID = (

@@ -18,13 +18,13 @@ from unseen.data.records import Records
 from unseen.data.templates import RecordEncoder, check_layout
 from unseen.runs.apart import ApartSet, Repeated, facts_of, file_of, judged_apart
 from unseen.runs.collect import Cost, Model, Progress, Shadow, collect, prompts_of
-from unseen.runs.directed import check_width
-from unseen.runs.drifted import drifted, stability
 from unseen.runs.fillers import filler_facts, fillers_of_target, open_fillers, tried
 from unseen.runs.folder import RunFolder
 from unseen.runs.header import begin, open_folder, stopping
+from unseen.runs.inside.directed import check_width
+from unseen.runs.inside.drifted import drifted, stability
+from unseen.runs.inside.layers import by_layer
 from unseen.runs.judge import Judge, Scored, Subjects
-from unseen.runs.layers import by_layer
 from unseen.runs.lent import SKETCH, Lent, borrow, check_apart, keep, lend, sketched
 from unseen.runs.metered import check_budget, counting, endpoint_of, in_a_line
 from unseen.runs.models import (
@@ -56,10 +56,10 @@ from unseen.runs.prepared import (
 )
 from unseen.runs.provenance import now
 from unseen.runs.results import SCHEMA_VERSION, Apart, Check, Results, RunFacts, ThreatModel
-from unseen.runs.run_of import of_other_bases, of_run, records_of_run
-from unseen.runs.self_prompt import who_taught
 from unseen.runs.shadows import find_shadows, refuse_informed
 from unseen.runs.shadows import notes as shadow_notes
+from unseen.runs.training.run_of import of_other_bases, of_run, records_of_run
+from unseen.runs.training.self_prompt import who_taught
 from unseen.runs.validity import concluded
 from unseen.scoring.store import Store
 from unseen.signals.base import (

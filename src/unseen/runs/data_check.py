@@ -19,7 +19,7 @@ from unseen.runs.plan import check_run_of, record_faults
 from unseen.runs.prepared import data_facts, prepare, read
 from unseen.runs.provenance import now
 from unseen.runs.results import Apart, Results, RunFacts
-from unseen.runs.run_of import of_run, records_of_run
+from unseen.runs.training.run_of import of_run, records_of_run
 from unseen.runs.validity import checks, verdict
 from unseen.signals.base import Materials, Observations, Signal, TextSignal
 

@@ -23,7 +23,7 @@ from unseen.runs.plan import check_run_of, choose_attacks, obstacle, told
 from unseen.runs.preflight import preflight
 from unseen.runs.rendered import beginning_id
 from unseen.runs.results import Check, Part
-from unseen.runs.run_of import of_run
+from unseen.runs.training.run_of import of_run
 from unseen.scoring.generation import EachAlone
 from unseen.signals.base import CONTROL, GENERATOR, REFERENCE, SURROGATE, TARGET
 from unseen.targets.access import Access, InsideTarget, is_adapted

@@ -14,7 +14,7 @@
     report.html       the same with figures, and the records by score: one file that asks for nothing
     manifest.sha256   a hash of every file
 
-A training leaves instead of the middle ones (`runs/train`):
+A training leaves instead of the middle ones (`runs/training/train`):
 
     trained.parquet   a row a record: id, whether and how often it was trained on, hashes, no text
     losses.csv        the loss of every step

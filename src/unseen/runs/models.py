@@ -12,7 +12,7 @@ from unseen.errors import ConfigError, ModelError, UnscorableError, flag, need
 from unseen.runs.collect import Model
 from unseen.runs.config import EndpointChoices
 from unseen.runs.metered import together
-from unseen.runs.trained import runs_named
+from unseen.runs.training.trained import runs_named
 from unseen.signals.base import CONTROL, GENERATOR, REFERENCE, SURROGATE, TARGET
 from unseen.targets.access import Access, LogprobTarget
 from unseen.targets.characters import LONGEST, TextTokenizer, tokens_of

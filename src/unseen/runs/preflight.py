@@ -19,11 +19,11 @@ from pydantic import ValidationError
 from unseen.data.templates import RecordEncoder
 from unseen.errors import OutOfMemoryError, PreflightError, TargetError, UnscorableError
 from unseen.runs.collect import Model, Shadow
+from unseen.runs.inside.step_check import ID as STEPS
+from unseen.runs.inside.step_check import step_check
 from unseen.runs.rendered import beginning_id, rendered
 from unseen.runs.rendered import in_a_line as shown
 from unseen.runs.results import IN_A_LINE, Check, Status
-from unseen.runs.step_check import ID as STEPS
-from unseen.runs.step_check import step_check
 from unseen.scoring.generation import EachAlone
 from unseen.signals.base import CONTROL, REFERENCE, TARGET, Encoder, Signal
 from unseen.targets.access import Access, LogprobTarget, Withheld, is_withheld, stats_of_one

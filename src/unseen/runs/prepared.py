@@ -18,8 +18,8 @@ from unseen.data.split import JUDGED_PER_KNOWN, set_aside
 from unseen.data.templates import RecordEncoder
 from unseen.errors import ConfigError
 from unseen.runs.apart import ApartSet, read_apart
-from unseen.runs.directed import Directed, read_directions
 from unseen.runs.given import Given, read_paraphrases, read_probes
+from unseen.runs.inside.directed import Directed, read_directions
 from unseen.runs.judge import FIT_FOLDS
 from unseen.runs.rendered import rendered
 from unseen.runs.results import (

@@ -23,9 +23,9 @@ from unseen.attacks.transferred import Transferred
 from unseen.errors import ConfigError
 from unseen.runs.apart import again
 from unseen.runs.config import AuditChoices, FinetuneAudit, StatisticsChoices, made_of
-from unseen.runs.drifted import drifted, stability
 from unseen.runs.folder import RunFolder
 from unseen.runs.fused import obstacles, repeated, sources
+from unseen.runs.inside.drifted import drifted, stability
 from unseen.runs.judge import PROMPTED, TRAINED, Judge, Scored, Verdicts
 from unseen.runs.lent import (
     FILE,

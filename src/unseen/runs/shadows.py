@@ -13,7 +13,7 @@ from unseen.data.records import read_side
 from unseen.errors import ConfigError
 from unseen.runs.collect import Model, Shadow
 from unseen.runs.models import PLAIN, is_fake, loading, opened
-from unseen.runs.trained import runs_named
+from unseen.runs.training.trained import runs_named
 from unseen.signals.base import SHADOW, TARGET
 from unseen.targets.files import fingerprint_of, locate
 

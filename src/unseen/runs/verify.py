@@ -18,7 +18,7 @@ from unseen.runs.folder import RunFolder, check_version
 from unseen.runs.judge import Scored, Subjects
 from unseen.runs.prompt.judged import file_of as file_of_setting
 from unseen.runs.results import AttackResult, Part, Results
-from unseen.runs.trained import MANIFEST, MODEL, SHADOWS, TRAIN, TrainedRun
+from unseen.runs.training.trained import MANIFEST, MODEL, SHADOWS, TRAIN, TrainedRun
 
 NEEDED = ("run.json", "config.yaml", "results.json", "records.parquet", "report.md")
 """Files that a finished run has, beside its manifest."""

@@ -16,7 +16,7 @@ from unseen.attacks import create, label
 from unseen.errors import ConfigError, flag
 
 if TYPE_CHECKING:
-    from unseen.runs.study_config import AttackStudy, TrainStudy
+    from unseen.runs.studies.config import AttackStudy, TrainStudy
 
 BEST_KNOWN = ("loss", "zlib", "min_k", "min_k_pp", "recall", "reference", "icp_sp")
 """Attacks of Tables IV and V of ICP-MIA."""

@@ -8,7 +8,7 @@ from typing import Any, Literal
 from pydantic import Field, field_validator
 
 from unseen.runs.config import FinetuneAudit, checked_path, split_list
-from unseen.runs.train_config import TrainRun
+from unseen.runs.training.config import TrainRun
 
 _VALUES = "points of the study, instead of those of the paper, for example 1,5,20"
 _OUT = "the study's folder; the same command again continues in it"

@@ -16,7 +16,7 @@ import torch
 import unseen
 from unseen.data.records import read_side
 from unseen.errors import UsageError
-from unseen.runs.self_prompt import draw_texts
+from unseen.runs.training.self_prompt import draw_texts
 from unseen.types import Sampling
 
 N = 40

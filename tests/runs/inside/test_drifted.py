@@ -24,7 +24,7 @@ from unseen.metrics.splits import JUDGE, learnt_aucs, splits
 from unseen.report import figures, html, markdown, terminal
 from unseen.report import language as say
 from unseen.runs.config import StatisticsChoices
-from unseen.runs.drifted import (
+from unseen.runs.inside.drifted import (
     ABLATION,
     ALL,
     CLASSIFIER,
@@ -90,13 +90,13 @@ def report(*attacks: GradientDriftAttack, **fields):
 def few_fits(request, monkeypatch) -> None:
     """Few classifiers where they are not what is tested."""
     if request.node.get_closest_marker("slow") is None:
-        monkeypatch.setattr("unseen.runs.drifted.ABLATION", {})
-        monkeypatch.setattr("unseen.runs.drifted.N_SPLITS", 3)
+        monkeypatch.setattr("unseen.runs.inside.drifted.ABLATION", {})
+        monkeypatch.setattr("unseen.runs.inside.drifted.N_SPLITS", 3)
 
 
 @pytest.fixture
 def two_rows(monkeypatch) -> None:
-    monkeypatch.setattr("unseen.runs.drifted.ABLATION", {ALL: "", "all but loss": "loss"})
+    monkeypatch.setattr("unseen.runs.inside.drifted.ABLATION", {ALL: "", "all but loss": "loss"})
 
 
 # --- the step -----------------------------------------------------------------------------------

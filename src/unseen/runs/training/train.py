@@ -21,15 +21,15 @@ import numpy as np
 from unseen import __version__
 from unseen.data.templates import Layout, RecordEncoder, check_layout
 from unseen.errors import ConfigError, ModelError, UsageError, flag, need
-from unseen.runs.drawn import Sides, draw, not_in, partitions
 from unseen.runs.folder import LOCK, RunFolder, writing
 from unseen.runs.models import layout_of
 from unseen.runs.provenance import now, versions
 from unseen.runs.results import SCHEMA_VERSION
-from unseen.runs.run_of import check_base
-from unseen.runs.self_prompt import self_prompted
-from unseen.runs.train_config import NEEDED_FOR, READ_BY, RECIPE, Role, TrainRun
-from unseen.runs.trained import (
+from unseen.runs.training.config import NEEDED_FOR, READ_BY, RECIPE, Role, TrainRun
+from unseen.runs.training.drawn import Sides, draw, not_in, partitions
+from unseen.runs.training.run_of import check_base
+from unseen.runs.training.self_prompt import self_prompted
+from unseen.runs.training.trained import (
     LAYOUT,
     MANIFEST,
     MODEL,

@@ -14,8 +14,8 @@ from unseen.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     from unseen.data.records import Unsplit
-    from unseen.runs.train_config import TrainRun
-    from unseen.runs.trained import TrainedRun
+    from unseen.runs.training.config import TrainRun
+    from unseen.runs.training.trained import TrainedRun
     from unseen.types import BoolArray, Record
 
 

@@ -33,11 +33,11 @@ from unseen.runs.plan import check_inputs, check_run_of, choose_attacks
 from unseen.runs.prepared import read
 from unseen.runs.provenance import now
 from unseen.runs.results import Number, Part, Results, Verdict
-from unseen.runs.run_of import of_run, records_of_run
-from unseen.runs.studies import STUDIES, Point, Study
-from unseen.runs.study_config import AttackStudy, TrainStudy
-from unseen.runs.train import train
-from unseen.runs.train_config import TrainRun
+from unseen.runs.studies.config import AttackStudy, TrainStudy
+from unseen.runs.studies.kinds import STUDIES, Point, Study
+from unseen.runs.training.config import TrainRun
+from unseen.runs.training.run_of import of_run, records_of_run
+from unseen.runs.training.train import train
 from unseen.runs.verify import Item, Verification, verify
 from unseen.types import Membership
 

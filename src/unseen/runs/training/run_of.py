@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from unseen.errors import ConfigError, ModelError, flag
-from unseen.runs.trained import LAYOUT, TrainedRun, runs_named
+from unseen.runs.training.trained import LAYOUT, TrainedRun, runs_named
 from unseen.targets.files import fingerprint_of, locate
 
 if TYPE_CHECKING:
     from unseen.data.records import Records
     from unseen.runs.config import FinetuneAudit
-    from unseen.runs.train_config import TrainRun
+    from unseen.runs.training.config import TrainRun
 
 _OF_THE_RUN = ("model", *LAYOUT[:-1], "format", "column", "id_column")
 _IDLE = ("adapter", "revision", "tokenizer", "label_column")

@@ -22,7 +22,7 @@ from unseen.data.records import Records, read_source
 from unseen.data.templates import Layout, RecordEncoder
 from unseen.errors import ConfigError, DataError, StoreError, UnscorableError
 from unseen.runs.folder import RunFolder, check_version
-from unseen.runs.train_config import TrainRun
+from unseen.runs.training.config import TrainRun
 
 if TYPE_CHECKING:
     from unseen.types import Encoded, Record

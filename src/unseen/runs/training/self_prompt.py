@@ -20,7 +20,7 @@ from unseen.data.templates import RecordEncoder
 from unseen.errors import ConfigError, DataError, UnscorableError, flag, need
 from unseen.runs.folder import writing
 from unseen.runs.models import layout_of
-from unseen.runs.trained import runs_named
+from unseen.runs.training.trained import runs_named
 from unseen.scoring.generation import Generation
 from unseen.scoring.store import Store
 from unseen.targets.files import default_cache
@@ -28,7 +28,7 @@ from unseen.types import Prompt, Record, Sampling, Turn
 
 if TYPE_CHECKING:
     from unseen.runs.collect import Progress
-    from unseen.runs.train_config import TrainRun
+    from unseen.runs.training.config import TrainRun
 
 _REDRAWS = 4
 """How often a text that no record can hold is drawn again."""

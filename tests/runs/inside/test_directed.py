@@ -16,7 +16,7 @@ from safetensors.numpy import save_file
 import unseen
 from unseen.errors import AccessError, ConfigError, DataError
 from unseen.runs.config import configure
-from unseen.runs.directed import MOST, check_width, read_directions
+from unseen.runs.inside.directed import MOST, check_width, read_directions
 from unseen.signals.base import Observations
 from unseen.signals.gradient_drift import GradientDrift
 

@@ -19,11 +19,11 @@ from unseen.data.duplicates import find_overlap
 from unseen.data.records import read_side
 from unseen.errors import ConfigError, DataError, ModelError, StoreError, UsageError
 from unseen.runs.config import FinetuneAudit
-from unseen.runs.drawn import draw
-from unseen.runs.run_of import _check_weights, check_base, of_other_bases
 from unseen.runs.shadows import read_name
-from unseen.runs.train_config import RECIPE, TrainRun, said_of_fields
-from unseen.runs.trained import TrainedRun
+from unseen.runs.training.config import RECIPE, TrainRun, said_of_fields
+from unseen.runs.training.drawn import draw
+from unseen.runs.training.run_of import _check_weights, check_base, of_other_bases
+from unseen.runs.training.trained import TrainedRun
 from unseen.targets.loading import open_tokenizer
 from unseen.training.recipe import Privacy, Recipe
 

@@ -12,8 +12,8 @@ import unseen
 from unseen.data.synthetic import people
 from unseen.errors import ConfigError, UnknownNameError, UnseenError
 from unseen.report import study as shown
-from unseen.runs.studies import STUDIES
-from unseen.runs.study import read_study
+from unseen.runs.studies.kinds import STUDIES
+from unseen.runs.studies.study import read_study
 
 pytestmark = pytest.mark.slow
 
@@ -221,7 +221,7 @@ def test_epsilon_is_told_beside_the_numbers(trained: dict) -> None:
 
 def test_every_study_has_points_that_attacks_can_be_made_of() -> None:
     from unseen.attacks import create
-    from unseen.runs.study_config import AttackStudy, TrainStudy
+    from unseen.runs.studies.config import AttackStudy, TrainStudy
 
     for name, about in STUDIES.items():
         kind = TrainStudy if about.trains else AttackStudy

@@ -1,0 +1,1 @@
+"""What an audit looks at inside a model: gradient steps, states by layer, directions."""

@@ -1,0 +1,1 @@
+"""Studies: one audit or training repeated at several points."""
