@@ -16,6 +16,8 @@ from unseen.errors import (
     PreflightError,
     TooFewRecordsError,
 )
+from unseen.runs.prompt.validity import _unparsed
+from unseen.runs.results import PromptFacts
 from unseen.targets.access import Access
 from unseen.targets.fake import FakeTarget, FakeTokenizer
 from unseen.targets.limited import LimitedTarget
@@ -119,6 +121,13 @@ def test_answers_that_cannot_be_read_are_counted(tmp_path: Path) -> None:
     (check,) = [one for one in found.results.checks if one.id == "unparsed"]
     assert check.status == "warn"
     assert check.value == pytest.approx(1 - found.results.prompt.unparsed["gap"])
+
+
+def test_where_the_finding_rests_on_other_answers_unread_ones_are_told_and_do_no_harm() -> None:
+    facts = PromptFacts.model_construct(unparsed={"gap": 0.1, "inquiry": 1.0})
+    (check,) = _unparsed(facts, ["gap"])
+    assert check.status == "pass"
+    assert "inquiry says little, and the finding does not rest on it" in check.detail
 
 
 def test_a_prompt_at_the_other_end_is_asked_with_nothing_before(tmp_path: Path) -> None:

@@ -139,6 +139,12 @@ def _unparsed(prompt: PromptFacts, chosen: Sequence[str]) -> list[Check]:
     relied = max(shares.values(), default=min(prompt.unparsed.values()))
     many = relied > _MANY_UNPARSED
     worst = max(prompt.unparsed, key=lambda name: prompt.unparsed[name])
+    if many:
+        so = "; a weak score may be the format's fault"
+    elif prompt.unparsed[worst] > _MANY_UNPARSED:
+        so = f": {worst} says little, and the finding does not rest on it"
+    else:
+        so = ""
     return [
         Check(
             id="unparsed",
@@ -147,7 +153,7 @@ def _unparsed(prompt: PromptFacts, chosen: Sequence[str]) -> list[Check]:
             value=1 - relied,
             limit=f"at most {_MANY_UNPARSED:.0%} of the answers unreadable, of an attack that is relied on",
             detail=f"{prompt.unparsed[worst]:.0%} of the answers to {worst} are none of those asked for, and "
-            "count as wrong" + ("; a weak score may be the format's fault" if many else ""),
+            f"count as wrong{so}",
             fix="--chat for a model that talks, --synonyms LABEL=WORD for other words, or --mode choice"
             if many
             else None,
