@@ -19,6 +19,7 @@ def test_the_folder_is_the_list() -> None:
     assert {
         "dp_demonstrations",
         "instruction",
+        "label_filter",
         "placement",
         "rewrite_filter",
         "sampling",
@@ -32,6 +33,7 @@ def test_the_folder_is_the_list() -> None:
     [
         "dp_demonstrations[m=4,n=1,sigma=0.7]",
         "instruction",
+        "label_filter",
         "instruction[text=Say nothing, ever + never.]",
         "placement[position=first]",
         "placement[position=2]",

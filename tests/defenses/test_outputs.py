@@ -1,5 +1,7 @@
 """Defences that change what the model writes."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 from scripted import Scripted, copying, played, pool
@@ -7,6 +9,8 @@ from scripted import Scripted, copying, played, pool
 from unseen.data.templates import Layout, RecordEncoder
 from unseen.defenses import create
 from unseen.defenses.rewrite_filter import RewriteFilter
+from unseen.errors import ConfigError
+from unseen.prompts.templates import PAPERS
 from unseen.runs.collect import Model
 from unseen.scoring.generation import Generation
 from unseen.scoring.store import Store
@@ -84,6 +88,40 @@ def test_answers_alone_are_those_in_company_and_are_never_cut() -> None:
         together = [target.tokenizer.decode(writing.answer(prompt)) for prompt in prompts]
     alone = [said(target, "x", max_new_tokens=prompt.max_new_tokens) for prompt in prompts]
     assert together == alone == ["a b", "A B C", "A B C D E F G H"]
+
+
+def test_a_list_of_labels_lets_nothing_else_through() -> None:
+    labels = PAPERS["trec"].labels
+    target = create("label_filter").target(Scripted(parrot), {}, labels)
+    right = {
+        " Number": " Number",
+        " number, or so I think": " Number",
+        " It is a Location.": " Location",
+        " Either Number or Location": " ",
+        "What is the longest river?": "",
+        "": "",
+        " Entity\nQuestion: the next": " Entity",
+    }
+    assert {text: said(target, text) for text in right} == right
+    assert said(target, " entity, say\nAnswer", stop="\n") == " Entity\n", "where it stops, it stops"
+
+
+def test_a_list_of_labels_needs_labels() -> None:
+    free = dataclasses.replace(PAPERS["trec"], labels=None)
+    for refused in (
+        lambda: create("label_filter").template(free),
+        lambda: create("label_filter").target(Scripted(parrot), {}),
+    ):
+        with pytest.raises(ConfigError, match="needs labels"):
+            refused()
+
+
+def test_lists_of_other_labels_have_other_fingerprints() -> None:
+    prints = {
+        create("label_filter").target(FakeTarget(), {}, PAPERS[name].labels).fingerprint
+        for name in ("trec", "agnews", "dbpedia")
+    }
+    assert len(prints) == 3
 
 
 def test_sampling_draws_whatever_is_asked_for() -> None:

@@ -18,6 +18,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
+from unseen.prompts.labels import Labels
 from unseen.prompts.templates import Example, PromptTemplate
 from unseen.prompts.trials import Case, Game
 from unseen.signals.base import Encoder
@@ -148,8 +149,9 @@ class Defense:
         self,
         target: LogprobTarget,
         helpers: Mapping[str, Helper],  # noqa: ARG002
+        labels: Labels | None = None,  # noqa: ARG002
     ) -> LogprobTarget:
-        """What the adversary then asks."""
+        """What the adversary then asks; labels are those that answer, None where answers are free text."""
         return target
 
 
@@ -200,8 +202,13 @@ class Combined(Defense):
         given = (part.guarantee(cases, halves, template) for part in self.parts)
         return next((one for one in given if one is not None), None)
 
-    def target(self, target: LogprobTarget, helpers: Mapping[str, Helper]) -> LogprobTarget:
+    def target(
+        self,
+        target: LogprobTarget,
+        helpers: Mapping[str, Helper],
+        labels: Labels | None = None,
+    ) -> LogprobTarget:
         """Each stands between the adversary and those before it."""
         for part in self.parts:
-            target = part.target(target, helpers)
+            target = part.target(target, helpers, labels)
         return target

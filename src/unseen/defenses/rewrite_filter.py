@@ -8,6 +8,7 @@ from typing import ClassVar
 
 from unseen.defenses.base import Defense, Helper
 from unseen.errors import UnscorableError
+from unseen.prompts.labels import Labels
 from unseen.scoring.generation import Generation
 from unseen.scoring.store import Store
 from unseen.targets.access import LogprobTarget
@@ -47,7 +48,12 @@ class RewriteFilter(Defense):
         """The model that rewrites."""
         return (self.by,)
 
-    def target(self, target: LogprobTarget, helpers: Mapping[str, Helper]) -> LogprobTarget:
+    def target(
+        self,
+        target: LogprobTarget,
+        helpers: Mapping[str, Helper],
+        labels: Labels | None = None,  # noqa: ARG002
+    ) -> LogprobTarget:
         """The same model behind the filter."""
         helper = helpers[self.by]
 

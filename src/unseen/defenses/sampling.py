@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from unseen.defenses.base import Defense, Helper
+from unseen.prompts.labels import Labels
 from unseen.targets.access import LogprobTarget
 from unseen.targets.defended import SampledTarget
 from unseen.types import Sampling as Draws
@@ -43,6 +44,7 @@ class Sampling(Defense):
         self,
         target: LogprobTarget,
         helpers: Mapping[str, Helper],  # noqa: ARG002
+        labels: Labels | None = None,  # noqa: ARG002
     ) -> LogprobTarget:
         """The same model, whose answers are drawn."""
         return SampledTarget(target, self._draws)

@@ -90,6 +90,15 @@ def test_settings_are_judged_by_themselves_and_held_against_the_main_one(tmp_pat
     assert found.results.settings[1].attacks == found.results.settings[2].attacks, "both show two"
 
 
+def test_a_list_of_labels_stops_attacks_on_longer_text_and_no_others(tmp_path: Path) -> None:
+    found = audit(tmp_path, attacks=(*ATTACKS, "brainwash[cap=3]"), defenses="label_filter")
+    (defence,) = found.results.defences
+    changes = {one.attack: one.difference.value for one in defence.attacks}
+    assert changes["repeat[encoder=letters]"] < -0.2
+    assert changes["gap"] == changes["brainwash[cap=3]"] == 0
+    assert defence.accuracy == defence.accuracy_before
+
+
 def test_a_place_drawn_anew_gives_groups(tmp_path: Path) -> None:
     found = audit(tmp_path, shots=2, position="random", trials=60, defenses=())
     assert {one.value for one in found.results.slices} == {"1", "2"}

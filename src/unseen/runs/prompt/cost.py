@@ -99,7 +99,7 @@ def similarity(start: Ready, setting: Setting, store: Store, budget: Budget) -> 
     records = [record for record in setting.records.records if record.id in outside]
     for part in _parts(setting.defense):
         if not isinstance(part, RewriteFilter):
-            plain = part.target(plain, start.helpers)
+            plain = part.target(plain, start.helpers, setting.template.labels)
     asked = list(
         dict.fromkeys(prompts_of(start.signals, records, {TARGET: model}, shown=shown)[TARGET])
     )

@@ -99,7 +99,9 @@ class Ready:
         """The models of a setting, and the prompts that they stand behind."""
         models = self.models
         if setting.defense is not None:
-            target = setting.defense.target(self.model.target, self.helpers)
+            target = setting.defense.target(
+                self.model.target, self.helpers, setting.template.labels
+            )
             models = {role: replace(model, target=target) for role, model in models.items()}
         behind = setting.behind(self.model.encoder, control=REFERENCE in models)
         if self.surrogate is not None:
