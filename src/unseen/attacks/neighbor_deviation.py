@@ -65,7 +65,7 @@ class NeighborDeviation:
     """
 
     access: ClassVar[Access] = Access.TEXT
-    paper: ClassVar[str] = "Neighborhood Deviation Attack Against In-Context Learning, 2025"
+    paper: ClassVar[str] = "Neighborhood Deviation Attack Against In-Context Learning"
     scenario: ClassVar[str] = PROMPT
     variants: ClassVar[tuple[str, ...]] = (
         "neighbor_deviation[features=all]",
