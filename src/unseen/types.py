@@ -156,6 +156,7 @@ class Sampling:
         top_p: of these, from the fewest whose probability reaches this share, above 0 to 1.
         seed: another seed, other texts.
         fewest: tokens before which no token ends a text; what a prompt stops at still does.
+        beams: texts that a beam search follows, where nothing is drawn; 1 takes the likeliest token each time.
     """
 
     temperature: float = 0.0
@@ -163,6 +164,7 @@ class Sampling:
     top_p: float = 1.0
     seed: int = 0
     fewest: int = 0
+    beams: int = 1
 
     def __post_init__(self) -> None:
         if not 0 <= self.temperature < np.inf:
@@ -173,6 +175,9 @@ class Sampling:
             raise ValueError(msg)
         if self.fewest < 0:
             msg = f"got fewest={self.fewest}, expected 0 or more tokens"
+            raise ValueError(msg)
+        if self.beams < 1 or (self.beams > 1 and self.temperature):
+            msg = f"got beams={self.beams}, expected 1, or more where temperature=0"
             raise ValueError(msg)
         if not 0 < self.top_p <= 1:
             msg = f"got top_p={self.top_p}, expected a share above 0 and at most 1"

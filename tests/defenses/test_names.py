@@ -17,6 +17,7 @@ POOL = [Example(f"r{i}", f"What is thing {i}?", ("Entity", "Number")[i % 2]) for
 
 def test_the_folder_is_the_list() -> None:
     assert {
+        "beam_search",
         "dp_demonstrations",
         "instruction",
         "label_filter",
@@ -34,6 +35,7 @@ def test_the_folder_is_the_list() -> None:
         "dp_demonstrations[m=4,n=1,sigma=0.7]",
         "instruction",
         "label_filter",
+        "beam_search[beams=8]",
         "instruction[text=Say nothing, ever + never.]",
         "placement[position=first]",
         "placement[position=2]",

@@ -103,7 +103,9 @@ def test_a_list_of_labels_lets_nothing_else_through() -> None:
         " Entity\nQuestion: the next": " Entity",
     }
     assert {text: said(target, text) for text in right} == right
-    assert said(target, " entity, say\nAnswer", stop="\n") == " Entity\n", "where it stops, it stops"
+    assert said(target, " entity, say\nAnswer", stop="\n") == " Entity\n", (
+        "where it stops, it stops"
+    )
 
 
 def test_a_list_of_labels_needs_labels() -> None:

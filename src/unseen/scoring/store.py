@@ -57,6 +57,7 @@ def key_of_prompt(fingerprint: str, prompt: Prompt) -> bytes:
     how: list[object] = [prompt.max_new_tokens, prompt.number if about else 0, *about]
     how += [f"stop {prompt.stop}"] if prompt.stop else []
     how += [f"fewest {drawn.fewest}"] if drawn.fewest else []
+    how += [f"beams {drawn.beams}"] if drawn.beams > 1 else []
     digest = hashlib.blake2b(f"text|{TEXT_VERSION}|{fingerprint}|{how}|".encode(), digest_size=16)
     digest.update(np.array(prompt.ids, dtype="<i8").tobytes())
     return digest.digest()

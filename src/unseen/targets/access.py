@@ -231,6 +231,11 @@ def tokens_remembered(target: object) -> int:
     return int(getattr(target, "memory_tokens", 0))
 
 
+def searches_beams(target: object) -> bool:
+    """Whether it has a beam search; it, or what it stands before, then says so by `searches_beams`."""
+    return bool(getattr(target, "searches_beams", False))
+
+
 def is_adapted(target: LogprobTarget) -> bool:
     """Whether the target is an adapter on a base; it then says so by a property `has_adapter`."""
     return bool(getattr(target, "has_adapter", False))

@@ -12,11 +12,13 @@ import json
 from collections.abc import Callable, Sequence
 from typing import cast
 
+from unseen.errors import AccessError
 from unseen.targets.access import (
     Access,
     LogprobTarget,
     NextTokenTarget,
     is_withheld,
+    searches_beams,
     tokens_read,
     tokens_remembered,
 )
@@ -86,6 +88,11 @@ class DefendedTarget:
         """What the inner target remembers of prompts."""
         return tokens_remembered(self._inner)
 
+    @property
+    def searches_beams(self) -> bool:
+        """Whether the inner target does."""
+        return searches_beams(self._inner)
+
     def describe(self) -> dict[str, str]:
         """The inner target's facts."""
         return self._inner.describe()
@@ -125,15 +132,25 @@ class DefendedTarget:
 
 
 class SampledTarget(DefendedTarget):
-    """A target whose answers are drawn as its owner chose, whatever is asked for.
+    """A target whose answers are drawn, or searched, as its owner chose, whatever is asked for.
 
     Args:
         inner: the target that is defended.
         draws: how.
+
+    Raises:
+        AccessError: where beams are to be searched, and the target cannot.
     """
 
     def __init__(self, inner: LogprobTarget, draws: Sampling) -> None:
         about = ["sampled", draws.temperature, draws.top_k, draws.top_p, draws.seed]
+        if draws.beams > 1:
+            about = ["beams", draws.beams]
+            if not searches_beams(inner):
+                raise AccessError(
+                    f"{inner.name} has no beam search",
+                    fix="a model that runs here, or the defence sampling",
+                )
         super().__init__(inner, about)
         self._draws = draws
 

@@ -320,6 +320,11 @@ class HFTarget:
                 answer for rows in self._without_prefix(batch) for answer in self._forward((), rows)
             ]
 
+    @property
+    def searches_beams(self) -> bool:
+        """Whether answers can be those of a beam search: not behind tokens that are no words."""
+        return not self._sees_virtual_tokens()
+
     def generate(
         self,
         prompts: Sequence[Sequence[int]],
@@ -333,7 +338,8 @@ class HFTarget:
 
         Prompts are run together, the short ones filled up on the left, and what they or earlier ones
         begin alike with is read once, where the model gives the same answer that way. In low
-        precision, rounding that depends on the company can still change a draw. What a checkpoint's
+        precision, rounding that depends on the company can still change a draw. Beams are searched for
+        each prompt alone. What a checkpoint's
         generation_config.json says of penalties and sampling is left aside.
 
         Raises:
@@ -376,6 +382,8 @@ class HFTarget:
         ending: Ending,
     ) -> list[list[int]]:
         prompts = [prompt for prompt, _ in rows]
+        if sampling.beams > 1:
+            return [self._searched(prompt, room, sampling, ending) for prompt in prompts]
         chances = [chance(prompt, sampling, number) for prompt, number in rows]
         if self._continuing_works(prompts):
             return self._remembering(
@@ -501,6 +509,20 @@ class HFTarget:
             out = inner(input_ids=ids[:, -1:], use_cache=True, **{self._cache_argument: cache})
         return out.logits[:, -1], getattr(out, self._cache_argument)
 
+    def _searched(self, prompt: Ids, room: int, sampling: Sampling, ending: Ending) -> list[int]:
+        """What a beam search finds, up to where it ends. The search itself knows of no stop."""
+        self._n_read_anew += len(prompt)
+        fewest = self._open_ended(len(prompt), min(sampling.fewest, room))
+        out = self._generated(
+            [prompt],
+            room,
+            logits_processor=fewest,
+            num_beams=sampling.beams,
+            early_stopping=True,
+            length_penalty=1.0,
+        )
+        return ending.until(out.sequences[0, len(prompt) :].tolist())
+
     def _generated(self, prompts: Sequence[Sequence[int]], room: int, **more: Any) -> Any:
         """What transformers generates greedily, after prompts that are filled up on the left."""
         import torch
@@ -518,8 +540,7 @@ class HFTarget:
             eos_token_id=ends or None,
             pad_token_id=pad if pad is not None else (ends[0] if ends else 0),
             return_dict_in_generate=True,
-            **_GREEDY,
-            **more,
+            **{**_GREEDY, **more},
         )
 
     def _ends(self) -> list[int]:

@@ -16,6 +16,7 @@ from unseen.targets.access import (
     NextTokenTarget,
     WhiteBoxTarget,
     is_adapted,
+    searches_beams,
     tokens_read,
     tokens_remembered,
 )
@@ -87,6 +88,11 @@ class LimitedTarget:
     def n_read(self) -> int | None:
         """What the inner target has read of prompts, if it counts."""
         return tokens_read(self._inner)
+
+    @property
+    def searches_beams(self) -> bool:
+        """Whether the inner target does."""
+        return searches_beams(self._inner)
 
     @property
     def memory_tokens(self) -> int:

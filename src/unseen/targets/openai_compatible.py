@@ -350,3 +350,5 @@ def _check(sampling: Sampling) -> None:
                 f"an endpoint cannot be told to {what}",
                 fix=f"name the attack with {name}=0: --attacks 'ATTACK[{name}=0]'",
             )
+    if sampling.beams > 1:
+        raise ConfigError("an endpoint cannot be told to search beams")

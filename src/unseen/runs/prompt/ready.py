@@ -158,6 +158,11 @@ def ready(
         _say_pairs(config, settings[0], say)
     load_encoders(plan.signals)
     helpers = _helpers(config, settings, model)
+    for setting in settings:
+        if (
+            setting.defense is not None
+        ):  # what it cannot do with this model is said before it is asked
+            setting.defense.target(model.target, helpers, setting.template.labels)
     surrogate = _surrogate(config, plan)
     fillers = open_fillers(config, plan.signals)
     fillers |= fillers_of_target(config, plan.signals, model.target)
