@@ -47,7 +47,7 @@ def found() -> Results:
                         similarity=reports.number(0.73), attacks=filtered, **accuracy),
                 Defence(name="b", defense="instruction", shots=1, position="last", fpr=0.1,
                         attacks=told, **accuracy),
-                Defence(name="c", defense="dp_demonstrations[sigma=0.69]", shots=3, position="last",
+                Defence(name="c", defense="dp_demonstrations[sigma=0.69]", shots=1, position="last",
                         fpr=None, attacks=drawn, guarantee=GUARANTEE, notes=("not for production",),
                         **accuracy),
             )
@@ -57,7 +57,7 @@ def found() -> Results:
 
 def test_the_attack_that_gets_furthest_speaks_for_all() -> None:
     results = found()
-    assert defences.strongest(results) == "repeat"
+    assert defences.followed(results) == ("repeat",)
     filtered, told, drawn = defences.sentences(results)
     assert filtered.startswith(
         "rewrite_filter: it leaks less. For who knows of it, the AUC of repeat"
@@ -66,7 +66,36 @@ def test_the_attack_that_gets_furthest_speaks_for_all() -> None:
     assert "0.100 [0.000, 0.200] for who does not know of it" in filtered
     assert told.startswith("instruction: it leaks more.")
     assert "no difference is resolved" in drawn
-    assert drawn.startswith("dp_demonstrations[sigma=0.69] (3, last): ")
+    assert drawn.startswith("dp_demonstrations[sigma=0.69]: ")
+
+
+def test_beside_one_that_reads_probabilities_the_best_of_text_alone_is_followed() -> None:
+    results = found()
+    (row, *_) = results.attacks
+    rows = tuple(
+        row.model_copy(update={"name": name, "access": access})
+        for name, access in (("repeat", "logprob"), ("gap", "text"))
+    )
+    results = results.model_copy(update={"attacks": rows})
+    assert defences.followed(results) == ("repeat", "gap")
+    assert [line[:2] for line in defences.in_lines(results)][:2] == [
+        ("rewrite_filter", "repeat"),
+        ("rewrite_filter", "gap"),
+    ]
+    drawing = figures.tradeoff(results)
+    assert "Advantage of gap against right answers." in drawing.words
+    assert drawing.svg.count("right answers about records") == 2
+
+
+def test_other_settings_are_in_the_tables_alone() -> None:
+    results = found()
+    first, second, third = results.defences
+    moved = second.model_copy(update={"shots": 3})
+    results = results.model_copy(update={"defences": (first, moved, third)})
+    assert len(defences.sentences(results)) == len(defences.in_lines(results)) == 2
+    assert len(defences.leakage(results)) == 5
+    assert any(line[0] == "instruction (3, last)" for line in defences.leakage(results))
+    assert "instruction" not in figures.tradeoff(results).words
 
 
 def test_no_number_is_without_its_interval() -> None:

@@ -30,15 +30,27 @@ TERMINAL_HEADER = (
 )  # fmt: skip
 
 
-def strongest(results: Results) -> str | None:
-    """The attack that gets furthest without any defence."""
+def followed(results: Results) -> tuple[str, ...]:
+    """The attack that gets furthest without any defence, and the one of those that need text alone.
+
+    What changes answers takes nothing from who reads probabilities: the first alone would hide what a
+    defence does where text is all that is given out.
+    """
     aucs = {
         attack.attack: attack.before.auc.value
-        for one in results.defences
+        for one in of_main(results)
         for attack in one.attacks
         if attack.before.auc is not None
     }
-    return max(aucs, key=lambda name: aucs[name]) if aucs else None
+    texts = {row.name for row in results.attacks if row.access == "text"} & aucs.keys()
+    furthest = (max(names, key=lambda name: aucs[name]) for names in (aucs, texts) if names)
+    return tuple(dict.fromkeys(furthest))
+
+
+def of_main(results: Results) -> tuple[Defence, ...]:
+    """The defences of the main setting; those of others are in the tables."""
+    where = {(one.shots, one.position) for one in results.defences[:1]}
+    return tuple(one for one in results.defences if (one.shots, one.position) in where)
 
 
 def leakage(results: Results) -> list[tuple[str, ...]]:
@@ -81,8 +93,8 @@ def cost(results: Results) -> list[tuple[str, ...]]:
 
 
 def in_lines(results: Results) -> list[tuple[str, ...]]:
-    """Rows of `TERMINAL_HEADER`: of the attack that gets furthest without a defence."""
-    name = strongest(results)
+    """Rows of `TERMINAL_HEADER`: of the main setting, and the attacks that get furthest."""
+    names = followed(results)
     return [
         (
             _name(one),
@@ -91,20 +103,20 @@ def in_lines(results: Results) -> list[tuple[str, ...]]:
             _rate(one.accuracy_before),
             _rate(one.accuracy),
         )
-        for one in results.defences
+        for one in of_main(results)
         for attack in one.attacks
-        if attack.attack == name
+        if attack.attack in names
     ]
 
 
 def sentences(results: Results) -> list[str]:
-    """What each defence does to the attack that gets furthest without one."""
-    name = strongest(results)
+    """What each defence of the main setting does to the attacks that get furthest without one."""
+    names = followed(results)
     return [
         f"{_name(one)}: {_said(attack)}"
-        for one in results.defences
+        for one in of_main(results)
         for attack in one.attacks
-        if attack.attack == name
+        if attack.attack in names
     ]
 
 

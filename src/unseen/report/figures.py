@@ -18,7 +18,7 @@ from unseen.report.sections import label_of, subject
 from unseen.report.summary import number, percent_rate
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
@@ -209,11 +209,8 @@ def settings(results: Results) -> Drawing | None:
 
 
 def _settings_figure(panels: Sequence[tuple[str, prompt.Series]]) -> Figure:
-    from matplotlib.figure import Figure as NewFigure
-
-    figure = NewFigure(figsize=(4.9 * len(panels) + 0.9, 4.9))
+    figure, drawn = _side_by_side(len(panels))
     names = list(dict.fromkeys(attack for _, series in panels for attack in series))
-    drawn = figure.subplots(1, len(panels), squeeze=False, sharey=True).ravel().tolist()
     for (axis, series), axes in zip(panels, drawn, strict=True):
         points = list(dict.fromkeys(at for found in series.values() for at in found))
         axes.axhline(0.5, color=_INK, linewidth=0.9, linestyle=(0, (4, 3)))
@@ -238,17 +235,42 @@ def _settings_figure(panels: Sequence[tuple[str, prompt.Series]]) -> Figure:
         _plain(axes)
     drawn[0].set_ylabel("AUC")
     _legend(drawn[0])
-    figure.subplots_adjust(
-        left=0.14 / len(panels) + 0.01, right=0.965, bottom=0.315, top=0.985, wspace=0.08
-    )
     return figure
 
 
 def tradeoff(results: Results) -> Drawing | None:
-    """Advantage against right answers, with and without defences; None where one of them is not known."""
-    attack = defences.strongest(results)
-    points: list[tuple[str, str, Number, Number]] = []
-    for one in results.defences:
+    """Advantage against right answers, with and without defences; None where one of them is not known.
+
+    Of the main setting: a panel for each attack that is followed.
+    """
+    panels = {
+        attack: points
+        for attack in defences.followed(results)
+        if (points := _tradeoff_points(results, attack))
+    }
+    if not panels:
+        return None
+    with _settings():
+        svg = _svg(_tradeoff_figure(panels), "defences")
+    words = " ".join(
+        f"Advantage of {attack} against right answers. "
+        + "; ".join(
+            f"{what}: advantage {number(y, 2)}, right answers {number(x, 2)}"
+            for what, _, x, y in points
+        )
+        + "."
+        for attack, points in panels.items()
+    )
+    return Drawing(svg, words)
+
+
+_Point = tuple[str, str, "Number", "Number"]
+"""What it is of, the defence, right answers and advantage."""
+
+
+def _tradeoff_points(results: Results, attack: str) -> list[_Point]:
+    points: list[_Point] = []
+    for one in defences.of_main(results):
         for row in one.attacks:
             if row.attack != attack or one.accuracy is None or one.accuracy_before is None:
                 continue
@@ -259,19 +281,21 @@ def tradeoff(results: Results) -> Drawing | None:
             ):
                 if y is not None:
                     points.append((what, one.defense, x, y))
-    kept = list({point[0]: point for point in points}.values())
-    if not kept:
-        return None
-    with _settings():
-        svg = _svg(_tradeoff_figure(str(attack), kept), "defences")
-    words = "; ".join(
-        f"{what}: advantage {number(y, 2)}, right answers {number(x, 2)}" for what, _, x, y in kept
-    )
-    return Drawing(svg, f"Advantage of {attack} against right answers. {words}.")
+    return list({point[0]: point for point in points}.values())
 
 
-def _tradeoff_figure(attack: str, points: Sequence[tuple[str, str, Number, Number]]) -> Figure:
-    figure, axes = _canvas()
+def _tradeoff_figure(panels: Mapping[str, Sequence[_Point]]) -> Figure:
+    figure, drawn = _side_by_side(len(panels))
+    for (attack, points), axes in zip(panels.items(), drawn, strict=True):
+        _tradeoff_panel(axes, points)
+        axes.set_title(f"advantage of {_brief(attack)}", fontsize=10)
+    figure.subplots_adjust(top=0.94)
+    drawn[0].set_ylabel("advantage")
+    _legend(drawn[0])
+    return figure
+
+
+def _tradeoff_panel(axes: Axes, points: Sequence[_Point]) -> None:
     axes.axhline(0.0, color=_INK, linewidth=0.9, linestyle=(0, (4, 3)))
     names = list(dict.fromkeys(defense for what, defense, _, _ in points if what != "without"))
     for what, defense, x, y in points:
@@ -288,11 +312,8 @@ def _tradeoff_figure(attack: str, points: Sequence[tuple[str, str, Number, Numbe
             label=_brief(what, 28) if without or known else None,
         )  # fmt: skip
     axes.set_xlabel("right answers about records outside the prompt")
-    axes.set_ylabel(f"advantage of {_brief(attack)}")
     axes.xaxis.set_major_formatter(lambda value, _: f"{100 * value:g}%")
     _plain(axes)
-    _legend(axes)
-    return figure
 
 
 def sweep(study: StudyResults) -> Drawing | None:
@@ -470,6 +491,16 @@ def _canvas() -> tuple[Figure, Axes]:
     axes = figure.add_subplot()
     _plain(axes)
     return figure, axes
+
+
+def _side_by_side(n: int) -> tuple[Figure, list[Axes]]:
+    """A figure of n panels with one vertical axis, and room for a legend below the first."""
+    from matplotlib.figure import Figure as NewFigure
+
+    figure = NewFigure(figsize=(4.9 * n + 0.9, 4.9))
+    drawn = figure.subplots(1, n, squeeze=False, sharey=True).ravel().tolist()
+    figure.subplots_adjust(left=0.14 / n + 0.01, right=0.965, bottom=0.315, top=0.985, wspace=0.08)
+    return figure, drawn
 
 
 def _plain(axes: Axes) -> None:
