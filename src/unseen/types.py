@@ -198,6 +198,8 @@ class Prompt:
         sampling: how it is drawn.
         number: another number, another draw of the same prompt.
         stop: the answer ends with the token at which its text holds this; "" ends nothing.
+        one_line: the answer may end with the token that ends its first line with a letter or a
+            digit: of what comes later, nothing is read.
     """
 
     ids: tuple[int, ...]
@@ -205,6 +207,7 @@ class Prompt:
     sampling: Sampling = GREEDY
     number: int = 0
     stop: str = ""
+    one_line: bool = False
 
     def __post_init__(self) -> None:
         if not self.ids or self.max_new_tokens < 1:

@@ -56,6 +56,8 @@ def test_a_filter_puts_answers_into_other_words(chat: bool) -> None:
     ending = "The same in different words:"
     assert rewriter.prompts[0].endswith("<|end|><|assistant|>" if chat else ending)
     assert ASK + "one two three four" in rewriter.prompts[0]
+    said(target, "a b c d\nAnswer", one_line=True)
+    assert "a b c d\nAnswer" in rewriter.prompts[-1], "all of it is rewritten"
     assert (RewriteFilter().helpers, create("rewrite_filter[by=x]").helpers) == (("",), ("x",))
 
 

@@ -1,10 +1,17 @@
+import random
+
 import pytest
 
 from unseen.errors import ConfigError
 from unseen.prompts.labels import Labels
 from unseen.prompts.templates import PAPERS
+from unseen.targets.ending import first_line
 
 TREC = PAPERS["trec"].labels
+PIECES = [
+    "\n", "\n", "\r\n", "\x0b", "\u2028", " ", '"', "*", "([", "-", "...", "_", "#1", "Number", " person", "Entity",
+    "Numbers", "Ab", "I do not know", "Question: Who?", "İ", "ß",
+]  # fmt: skip
 YES_NO = Labels.of(("yes", "no"))
 
 
@@ -32,6 +39,18 @@ YES_NO = Labels.of(("yes", "no"))
 def test_an_answer_is_read_by_its_first_line(answer: str, label: str | None) -> None:
     assert TREC is not None
     assert TREC.parse(answer) == label
+
+
+def test_what_follows_the_first_line_with_a_letter_is_not_read() -> None:
+    assert TREC is not None
+    chance, found = random.Random(0), set()
+    for _ in range(3000):
+        answer = "".join(chance.choices(PIECES, k=chance.randrange(9)))
+        label = TREC.parse(answer)
+        found.add(label)
+        assert TREC.parse(first_line(answer)) == label
+        assert TREC.parse(f"{first_line(answer)}Person") == label or first_line(answer) == answer
+    assert {"Number", "Person", "Entity", "Abbreviation", None} <= found
 
 
 @pytest.mark.parametrize(

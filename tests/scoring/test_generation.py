@@ -20,6 +20,7 @@ PROMPTS = [
         WARM if i % 3 else Sampling(),
         i % 2,
         "e" if i % 5 == 0 else "",
+        i % 7 == 0,
     )
     for i in range(24)
 ]
@@ -53,6 +54,7 @@ def alone(prompt: Prompt) -> tuple[int, ...]:
         sampling=prompt.sampling,
         numbers=[prompt.number],
         stop=prompt.stop,
+        one_line=prompt.one_line,
     )
     return tuple(ids)
 
@@ -81,7 +83,7 @@ def test_sheets_hold_alike_prompts_whatever_their_order() -> None:
     rows = [row for sheet in made for row in sheet.prompts]
     assert len(rows) == len(set(rows)) == len(set(PROMPTS))
     for sheet in made:
-        assert len({(row.sampling, row.stop) for row in sheet.prompts}) == 1
+        assert len({(row.sampling, row.stop, row.one_line) for row in sheet.prompts}) == 1
         longest = max(len(r.ids) for r in sheet.prompts) + sheet.prompts[0].max_new_tokens
         assert len(sheet.prompts) == 1 or len(sheet.prompts) * longest <= 64
 
@@ -130,6 +132,7 @@ def test_texts_are_kept_under_all_that_changes_them_and_with_a_checksum(tmp_path
         Prompt((1, 3), 3, WARM), Prompt((1, 2), 4, WARM), Prompt((1, 2), 3, WARM, 1),
         Prompt((1, 2), 3), Prompt((1, 2), 3, Sampling(1.0, 5, 1.0, 2)),
         Prompt((1, 2), 3, WARM, stop="\n"), Prompt((1, 2), 3, stop="\n"), Prompt((1, 2), 3, stop="x"),
+        Prompt((1, 2), 3, one_line=True), Prompt((1, 2), 3, stop="\n", one_line=True),
         Prompt((1, 2), 3, Sampling(fewest=3)), Prompt((1, 2), 3, Sampling(1.0, seed=2, fewest=3)),
     ]  # fmt: skip
     keys = [key_of_prompt("f", prompt) for prompt in [one, *others]] + [key_of_prompt("g", one)]

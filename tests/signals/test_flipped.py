@@ -1,4 +1,5 @@
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -6,7 +7,7 @@ from scripted import TREC, Scripted, copying, played, pool, said_in, shown_in
 
 from unseen.data.templates import Layout, RecordEncoder
 from unseen.prompts.behind import HiddenPrompts
-from unseen.prompts.templates import PAPERS, Example, as_chat
+from unseen.prompts.templates import PAPERS, Example, PromptTemplate, as_chat
 from unseen.prompts.trials import Game
 from unseen.runs.collect import (
     Model,
@@ -17,9 +18,13 @@ from unseen.runs.collect import (
 )
 from unseen.runs.prompt.asked import total
 from unseen.scoring.store import Store
-from unseen.signals.base import AdaptiveSignal, ForeseeingSignal, Shown
+from unseen.signals.answered import Answered
+from unseen.signals.base import AdaptiveSignal, ForeseeingSignal, Shown, Signal
 from unseen.signals.flipped import FlippedChoice, FlippedText, Flips
+from unseen.targets.defended import DefendedTarget
+from unseen.targets.ending import first_line
 from unseen.targets.fake import FakeTarget
+from unseen.targets.huggingface import HFTarget
 
 GAME = Game(trials=6, shots=2)
 Given = Callable[[str, str, int], bool]
@@ -108,6 +113,72 @@ def test_only_the_label_that_is_insisted_on_is_a_flip() -> None:
     for case in found.cases:
         counts = found.observations.get(FlippedText(cap=4), case.id).counts
         assert counts.tolist() == [0 if label == "Number" else 4 for label in case.wrong]
+
+
+class Rambling(Scripted):
+    """Writes all that it has room for, whatever may end it."""
+
+    def generate(self, prompts, **how):
+        return super().generate(prompts, **(how | {"one_line": False}))
+
+
+BEGINNINGS = ("", " ", "\n", "\n\n ", '"\n', " *\n(", "It is a ", "-\n", "I do not know.\n")
+ENDS = ("", ".", "\n", "\n\nQuestion: Who?\nAnswer Type: Person\n", "\r\nEntity\n", " or Person\n")
+
+
+@pytest.mark.parametrize("signal", [Answered(longest=40), FlippedText(cap=5, longest=40)])
+def test_what_follows_the_line_of_an_answer_is_not_waited_for(signal: Signal) -> None:
+    def rule(text: str) -> str:
+        number = sum(i * ord(letter) for i, letter in enumerate(text))
+        begin, label = BEGINNINGS[number % 9], TREC.labels.words[number // 9 % 6]
+        return begin + label + ENDS[number // 54 % 6]
+
+    game = Game(trials=20, shots=2)
+    stopped, whole = (played([signal], of(rule), game=game) for of in (Scripted, Rambling))
+    assert stopped.target.prompts == whole.target.prompts
+    one, other = (
+        [repr(of.observations.get(signal, case.id)) for case in of.cases] for of in (stopped, whole)
+    )
+    assert one == other
+    assert len(set(one)) > 1
+
+
+class Heard(DefendedTarget):
+    """Keeps what a model writes; where it rambles, nothing but its own end ends an answer."""
+
+    whole_answers = False
+
+    def __init__(self, inner: HFTarget, *, rambles: bool) -> None:
+        super().__init__(inner, [rambles])
+        self.rambles = rambles
+        self.answers: dict[tuple[int, ...], str] = {}
+
+    def generate(self, prompts, **how):
+        made = super().generate(prompts, **(how | {"one_line": how["one_line"] > self.rambles}))
+        self.answers |= zip(map(tuple, prompts), map(self.tokenizer.decode, made), strict=True)
+        return made
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("template", [TREC, as_chat(TREC)])
+def test_of_a_real_model_the_line_says_what_the_whole_answer_does(
+    smollm2: Path, template: PromptTemplate
+) -> None:
+    inner, game = HFTarget(smollm2, dtype="float32"), Game(trials=2, shots=3)
+    signals = [Answered(), FlippedText(cap=3)]
+    one, other = (
+        played(signals, Heard(inner, rambles=rambles), game=game, template=template)
+        for rambles in (False, True)
+    )
+    assert one.target.answers.keys() == other.target.answers.keys()
+    for ids, text in other.target.answers.items():
+        assert one.target.answers[ids] == first_line(text)
+        assert TREC.labels.parse(one.target.answers[ids]) == TREC.labels.parse(text)
+    values = [
+        [repr(of.observations.get(signal, case.id)) for signal in signals for case in of.cases]
+        for of in (one, other)
+    ]
+    assert values[0] == values[1]
 
 
 def test_nothing_is_asked_that_need_not_be() -> None:

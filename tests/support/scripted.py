@@ -53,8 +53,9 @@ class Scripted(FakeTarget):
         sampling: Sampling = GREEDY,
         numbers: Sequence[int] | None = None,
         stop: str = "",
+        one_line: bool = False,
     ) -> list[list[int]]:
-        ending = Ending(frozenset(), stop, self.tokenizer.decode)
+        ending = Ending(frozenset(), stop, self.tokenizer.decode, one_line)
         texts = [self.text(prompt) for prompt in prompts]
         self.prompts += texts
         self.longest = max_new_tokens

@@ -28,6 +28,7 @@ from transformers import (
 from unseen.errors import ModelError, OutOfMemoryError, TargetError
 from unseen.targets import huggingface
 from unseen.targets.access import Access, LogprobTarget
+from unseen.targets.ending import Ending
 from unseen.targets.huggingface import HFTarget
 from unseen.targets.sampling import chance
 from unseen.types import Batch, Request, Sampling
@@ -495,6 +496,22 @@ def test_generation_stops_with_the_token_that_completes_a_string(
                 ends = [n for n in range(1, 15) if stop in decode(whole[:n])]
                 assert made == whole[: min(ends, default=len(whole))]
             assert 0 < len(stopped[0]) < len(free[0])
+
+
+@pytest.mark.parametrize("remembers", [True, False])
+def test_generation_stops_with_the_line(
+    folders: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch, remembers: bool
+) -> None:
+    target = HFTarget(folders("llama"), dtype="float64")
+    target.remembers = remembers
+    decode, prompts = target.tokenizer.decode, [[5, 6, 7], list(range(2, 30)), [9]]
+    free = target.generate(prompts, max_new_tokens=14)
+    # What it writes has no lines: a letter of it becomes the break.
+    letter = decode(free[0])[5]
+    monkeypatch.setattr(target.tokenizer, "decode", lambda ids: decode(ids).replace(letter, "\n"))
+    ended = target.generate(prompts, max_new_tokens=14, one_line=True)
+    ending = Ending(frozenset(), "", target.tokenizer.decode, one_line=True)
+    assert ended == [ending.until(ids) for ids in free] != free
 
 
 def test_no_text_ends_before_the_fewest_tokens(

@@ -42,6 +42,7 @@ class Writer(Protocol):
         sampling: Sampling,
         numbers: Sequence[int] | None,
         stop: str,
+        one_line: bool,
     ) -> list[list[int]]:
         """Continuations, a prompt each.
 
@@ -60,7 +61,7 @@ class EachAlone(Writer, Protocol):
 
 @dataclass(frozen=True)
 class Sheet:
-    """Prompts that are continued together, all with one sampling and one stop."""
+    """Prompts that are continued together, all with one sampling, and ended alike."""
 
     prompts: tuple[Prompt, ...]
 
@@ -133,6 +134,7 @@ class Generation(Asking[Prompt, Sheet]):
             sampling=rows[0].sampling,
             numbers=[row.number for row in rows],
             stop=rows[0].stop,
+            one_line=rows[0].one_line,
         )
         answers = made
         if not self._whole:
@@ -224,7 +226,8 @@ def _groups(texts: Iterable[Ids]) -> dict[Ids, tuple[int, Ids]]:
     return {ids: (-max(map(len, group)), group[0]) for group in found for ids in group}
 
 
-def _order(prompt: Prompt) -> tuple[str, float, int, float, int, int]:
+def _order(prompt: Prompt) -> tuple[str, bool, float, int, float, int, int]:
     """What all prompts of a sheet have in common."""
     how = prompt.sampling
-    return (prompt.stop, how.temperature, how.top_k, how.top_p, how.seed, how.fewest)
+    ends = (prompt.stop, prompt.one_line)
+    return (*ends, how.temperature, how.top_k, how.top_p, how.seed, how.fewest)

@@ -56,6 +56,7 @@ def key_of_prompt(fingerprint: str, prompt: Prompt) -> bytes:
     about = [drawn.temperature, drawn.top_k, drawn.top_p, drawn.seed] if drawn.temperature else []
     how: list[object] = [prompt.max_new_tokens, prompt.number if about else 0, *about]
     how += [f"stop {prompt.stop}"] if prompt.stop else []
+    how += ["one line"] if prompt.one_line else []
     how += [f"fewest {drawn.fewest}"] if drawn.fewest else []
     how += [f"beams {drawn.beams}"] if drawn.beams > 1 else []
     digest = hashlib.blake2b(f"text|{TEXT_VERSION}|{fingerprint}|{how}|".encode(), digest_size=16)

@@ -51,7 +51,8 @@ class Answered:
         behind = behind_of(materials)
         place_of_label(record, materials)
         said = behind.asked(text_of(record))
-        return (Prompt(behind.prompt(record.id, said), most_tokens(self.longest, materials)),)
+        ids = behind.prompt(record.id, said)
+        return (Prompt(ids, most_tokens(self.longest, materials), one_line=True),)
 
     def more(
         self,

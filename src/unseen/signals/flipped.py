@@ -93,7 +93,7 @@ class FlippedText:
         return self._rounds(record, materials).flips(self._read(materials, texts))
 
     def _asked(self, rounds: _Rounds, shown: Sequence[Shown]) -> tuple[Prompt, ...]:
-        return tuple(Prompt(rounds.ids(one), rounds.n_answer) for one in shown)
+        return tuple(Prompt(rounds.ids(one), rounds.n_answer, one_line=True) for one in shown)
 
     def _rounds(self, record: Record, materials: Materials) -> _Rounds:
         place_of_label(record, materials)

@@ -99,13 +99,15 @@ class TextTarget(Protocol):
         sampling: Sampling = GREEDY,
         numbers: Sequence[int] | None = None,
         stop: str = "",
+        one_line: bool = False,
     ) -> list[list[int]]:
         """Continuations of token-id prompts, at most `max_new_tokens` tokens of the model each.
 
         An end-of-text or end-of-turn token ends one early, and is its last id; so does, where `stop`
-        is given, the token at which the text of the continuation holds it. What is drawn for a
-        prompt follows from its ids, the sampling and its number (0 where none are given), whatever
-        else is asked. A prompt that cannot be answered has one id, a `Withheld`.
+        is given, the token at which the text of the continuation holds it. With `one_line`, the token
+        that ends the first line with a letter or a digit may end it too. What is drawn for a prompt
+        follows from its ids, the sampling and its number (0 where none are given), whatever else is
+        asked. A prompt that cannot be answered has one id, a `Withheld`.
 
         Raises:
             OutOfMemoryError: where the prompts do not fit together; nothing is lost or kept.

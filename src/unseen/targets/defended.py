@@ -105,6 +105,7 @@ class DefendedTarget:
         sampling: Sampling = GREEDY,
         numbers: Sequence[int] | None = None,
         stop: str = "",
+        one_line: bool = False,
     ) -> list[list[int]]:
         """What the inner target writes."""
         return self._inner.generate(
@@ -113,6 +114,7 @@ class DefendedTarget:
             sampling=sampling,
             numbers=numbers,
             stop=stop,
+            one_line=one_line,
         )
 
     def top_token(self, prompts: Sequence[Sequence[int]]) -> list[int]:
@@ -162,6 +164,7 @@ class SampledTarget(DefendedTarget):
         sampling: Sampling = GREEDY,
         numbers: Sequence[int] | None = None,
         stop: str = "",
+        one_line: bool = False,
     ) -> list[list[int]]:
         """Draws."""
         return super().generate(
@@ -170,6 +173,7 @@ class SampledTarget(DefendedTarget):
             sampling=dataclasses.replace(self._draws, fewest=sampling.fewest),
             numbers=numbers,
             stop=stop,
+            one_line=one_line,
         )
 
 
@@ -202,6 +206,7 @@ class RewrittenTarget(DefendedTarget):
         sampling: Sampling = GREEDY,
         numbers: Sequence[int] | None = None,
         stop: str = "",
+        one_line: bool = False,  # noqa: ARG002 (what comes later is rewritten too)
     ) -> list[list[int]]:
         """Answers in other words."""
         made = super().generate(

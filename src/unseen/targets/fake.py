@@ -222,11 +222,13 @@ class FakeTarget:
         sampling: Sampling = GREEDY,
         numbers: Sequence[int] | None = None,
         stop: str = "",
+        one_line: bool = False,
     ) -> list[list[int]]:
-        """Continuations; the end token, or the one that completes `stop`, ends one early."""
+        """Continuations; the end token, or the one that completes `stop` or the line, ends one early."""
         self.n_generated += len(prompts)
+        ending = Ending(frozenset({_EOS}), stop, self.tokenizer.decode, one_line)
         return [
-            self._continue(list(prompt), max_new_tokens, sampling, number, stop)
+            self._continue(list(prompt), max_new_tokens, sampling, number, ending)
             for prompt, number in zip(prompts, numbers or [0] * len(prompts), strict=True)
         ]
 
@@ -260,10 +262,9 @@ class FakeTarget:
             self._memory = before
 
     def _continue(
-        self, ids: list[int], max_new_tokens: int, sampling: Sampling, number: int, stop: str
+        self, ids: list[int], max_new_tokens: int, sampling: Sampling, number: int, ending: Ending
     ) -> list[int]:
         start = len(ids)
-        ending = Ending(frozenset({_EOS}), stop, self.tokenizer.decode)
         chances = chance(ids, sampling, number)
         for logits in self._step_by_step(ids, min(max_new_tokens, self.max_length - start)):
             if len(ids) - start < sampling.fewest:

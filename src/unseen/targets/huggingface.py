@@ -333,8 +333,9 @@ class HFTarget:
         sampling: Sampling = GREEDY,
         numbers: Sequence[int] | None = None,
         stop: str = "",
+        one_line: bool = False,
     ) -> list[list[int]]:
-        """Continuations; the end of a text, turn or context, or what completes `stop`, ends one early.
+        """Continuations; the end of a text, turn or context ends one early, or what completes `stop` or the line.
 
         Prompts are run together, the short ones filled up on the left, and what they or earlier ones
         begin alike with is read once, where the model gives the same answer that way. In low
@@ -347,7 +348,7 @@ class HFTarget:
         """
         import torch
 
-        ending = Ending(frozenset(self._ends()), stop, self.tokenizer.decode)
+        ending = Ending(frozenset(self._ends()), stop, self.tokenizer.decode, one_line)
         texts = [tuple(prompt) for prompt in prompts]
         rows = list(zip(texts, numbers or [0] * len(prompts), strict=True))
         made: list[list[int]] = [[] for _ in rows]
@@ -398,7 +399,7 @@ class HFTarget:
         else:
             width = max(map(len, prompts))
             processors = [*self._open_ended(width, fewest), *drawn]
-            stops = [_stopper(ending, width)] if ending.stop else []
+            stops = [_stopper(ending, width)] if ending.reads_text else []
             out = self._generated(
                 prompts, room, logits_processor=processors, stopping_criteria=stops
             )

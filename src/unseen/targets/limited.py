@@ -111,10 +111,16 @@ class LimitedTarget:
         sampling: Sampling = GREEDY,
         numbers: Sequence[int] | None = None,
         stop: str = "",
+        one_line: bool = False,
     ) -> list[list[int]]:
         """Text is on the lowest rung."""
         return self._inner.generate(
-            prompts, max_new_tokens=max_new_tokens, sampling=sampling, numbers=numbers, stop=stop
+            prompts,
+            max_new_tokens=max_new_tokens,
+            sampling=sampling,
+            numbers=numbers,
+            stop=stop,
+            one_line=one_line,
         )
 
     def top_token(self, prompts: Sequence[Sequence[int]]) -> list[int]:

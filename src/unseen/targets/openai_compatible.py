@@ -148,6 +148,7 @@ class OpenAITarget:
         sampling: Sampling = GREEDY,
         numbers: Sequence[int] | None = None,
         stop: str = "",
+        one_line: bool = False,  # noqa: ARG002 (it cannot be told)
     ) -> list[list[int]]:
         """Answers, in the order of the prompts: characters of at most so many tokens of the model.
 

@@ -62,6 +62,7 @@ class PromptedTarget(DefendedTarget):
         sampling: Sampling = GREEDY,
         numbers: Sequence[int] | None = None,
         stop: str = "",
+        one_line: bool = False,
     ) -> list[list[int]]:
         """Continuations of the prompt and what is sent after it."""
         return super().generate(
@@ -70,6 +71,7 @@ class PromptedTarget(DefendedTarget):
             sampling=sampling,
             numbers=numbers,
             stop=stop,
+            one_line=one_line,
         )
 
     def top_token(self, prompts: Sequence[Sequence[int]]) -> list[int]:

@@ -20,6 +20,7 @@ from unseen.signals.answered import Answer, Answered
 from unseen.signals.base import TARGET, Observations, Signal
 from unseen.signals.embedding import LETTERS, is_at_hand, likeness
 from unseen.signals.labelled import LabelLikelihoods
+from unseen.targets.ending import first_line
 
 if TYPE_CHECKING:
     from unseen.runs.prompt.ready import Ready
@@ -125,7 +126,8 @@ def _said(writing: Generation, prompt: Prompt, decode: Callable[[Sequence[int]],
         text = decode(writing.answer(prompt))
     except UnscorableError:
         return ""
-    return (text.partition(prompt.stop)[0] if prompt.stop else text).strip()
+    text = text.partition(prompt.stop)[0] if prompt.stop else text
+    return (first_line(text) if prompt.one_line else text).strip()
 
 
 def _parts(defense: Defense | None) -> tuple[Defense, ...]:
