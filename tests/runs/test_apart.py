@@ -27,9 +27,10 @@ from unseen.runs.apart import MOST_OF_A_QUESTION, _together, judged_apart, read_
 from unseen.runs.apart import Repeated as Attacks
 from unseen.runs.config import configure
 from unseen.runs.folder import RunFolder
-from unseen.runs.judge import Judge, Scored, Subjects
+from unseen.runs.judge import Judge
 from unseen.runs.prepared import prepare, read
 from unseen.runs.results import Apart, DataFacts, Shift, Side
+from unseen.runs.subjects import Scored, Subjects
 from unseen.runs.validity import checks
 from unseen.signals.base import Observations
 from unseen.targets.access import Access

@@ -17,7 +17,8 @@ import unseen
 from unseen.cli.main import run as command
 from unseen.errors import ConfigError
 from unseen.runs.compare import compare
-from unseen.runs.judge import Judge, Scored, Subjects
+from unseen.runs.judge import Judge
+from unseen.runs.subjects import Scored, Subjects
 from unseen.runs.validity import ALARM, concluded
 from unseen.signals.base import CONTROL, REFERENCE, Observations, as_control, asked_of
 from unseen.signals.likelihoods import TextLikelihood

@@ -10,7 +10,7 @@ import unseen
 from unseen.attacks import create, label
 from unseen.errors import AccessError, ConfigError
 from unseen.runs.folder import RunFolder
-from unseen.runs.lent import FILE, SKETCH, borrow
+from unseen.runs.lending import FILE, SKETCH, borrow
 
 OTHERS = ("tulip", "orbit", "gem", "zu", "wo")
 

@@ -16,9 +16,10 @@ from unseen.attacks.base import Attack
 from unseen.errors import AccessError, ConfigError
 from unseen.runs.config import StatisticsChoices
 from unseen.runs.fused import FEWEST, is_learnt, obstacles, repeated, sources, widened
-from unseen.runs.judge import Judge, Scored, Subjects, Verdicts
+from unseen.runs.judge import Judge, Verdicts
 from unseen.runs.plan import choose_attacks
 from unseen.runs.results import Results
+from unseen.runs.subjects import Scored, Subjects
 from unseen.signals.base import Observations
 from unseen.types import BoolArray, FloatArray, Scores
 

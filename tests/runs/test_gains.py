@@ -18,9 +18,10 @@ from unseen.attacks import create, label
 from unseen.report import language as say
 from unseen.report import markdown
 from unseen.report.summary import gains
-from unseen.runs.judge import Judge, Scored, Subjects
+from unseen.runs.judge import Judge
 from unseen.runs.plan import choose_attacks
 from unseen.runs.results import Gain, Number
+from unseen.runs.subjects import Scored, Subjects
 from unseen.signals.base import Observations
 from unseen.targets.access import Access
 from unseen.types import Scores

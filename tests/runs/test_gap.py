@@ -4,8 +4,9 @@ import reports
 
 from unseen.report.markdown import render
 from unseen.runs.config import StatisticsChoices
-from unseen.runs.judge import Judge, Scored, Subjects
+from unseen.runs.judge import Judge
 from unseen.runs.results import Agreement, OptimizationGap
+from unseen.runs.subjects import Scored, Subjects
 from unseen.runs.validity import concluded
 from unseen.types import Scores
 

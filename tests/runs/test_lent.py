@@ -11,7 +11,7 @@ import records
 import unseen
 from unseen.errors import AccessError, ConfigError
 from unseen.runs.folder import RunFolder
-from unseen.runs.lent import BORROWED, FILE, SKETCH, borrow
+from unseen.runs.lending import BORROWED, FILE, SKETCH, borrow
 from unseen.signals.scores import Said, learned
 
 pytestmark = pytest.mark.slow

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 import unseen
-from unseen.runs.judge import Judge, Scored, Subjects
+from unseen.runs.judge import Judge
 from unseen.runs.results import Check, DataFacts, Side
+from unseen.runs.subjects import Scored, Subjects
 from unseen.runs.validity import checks, concluded, of_preflight, power, verdict
 from unseen.types import Scores
 

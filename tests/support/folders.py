@@ -10,8 +10,9 @@ import numpy as np
 
 from unseen.runs.config import StatisticsChoices
 from unseen.runs.folder import RunFolder
-from unseen.runs.judge import Judge, Scored, Subjects
+from unseen.runs.judge import Judge
 from unseen.runs.results import DataFacts, Results, RunFacts, Side, Validity
+from unseen.runs.subjects import Scored, Subjects
 from unseen.types import Scores
 
 

@@ -23,8 +23,9 @@ from unseen.data.records import Records, Source, read_source
 from unseen.errors import DataError, TooFewRecordsError
 from unseen.metrics.compare import other_nonmembers
 from unseen.runs.fused import LEARNT, is_learnt
-from unseen.runs.judge import CHANCE, Judge, Scored, Subjects
+from unseen.runs.judge import CHANCE, Judge
 from unseen.runs.results import Apart, AttackResult, Number, Shift, Side
+from unseen.runs.subjects import Scored, Subjects
 from unseen.signals.base import CONTROL, REFERENCE
 from unseen.types import Membership, Record, Scores
 

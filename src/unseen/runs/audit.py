@@ -24,8 +24,9 @@ from unseen.runs.header import begin, open_folder, stopping
 from unseen.runs.inside.directed import check_width
 from unseen.runs.inside.drifted import drifted, stability
 from unseen.runs.inside.layers import by_layer
-from unseen.runs.judge import Judge, Scored, Subjects
-from unseen.runs.lent import SKETCH, Lent, borrow, check_apart, keep, lend, sketched
+from unseen.runs.judge import Judge
+from unseen.runs.lending import SKETCH, borrow, check_apart, keep, lend, sketched
+from unseen.runs.lent import Lent
 from unseen.runs.metered import check_budget, counting, endpoint_of, in_a_line
 from unseen.runs.models import (
     OTHER_FORMAT,
@@ -58,6 +59,7 @@ from unseen.runs.provenance import now
 from unseen.runs.results import SCHEMA_VERSION, Apart, Check, Results, RunFacts, ThreatModel
 from unseen.runs.shadows import find_shadows, refuse_informed
 from unseen.runs.shadows import notes as shadow_notes
+from unseen.runs.subjects import Scored, Subjects
 from unseen.runs.training.run_of import of_other_bases, of_run, records_of_run
 from unseen.runs.training.self_prompt import who_taught
 from unseen.runs.validity import concluded

@@ -25,9 +25,9 @@ from unseen.metrics.interval import clopper_pearson
 from unseen.runs.audit import Note, Report, audit
 from unseen.runs.config import AUTO, CanaryAudit, made_of
 from unseen.runs.folder import RunFolder
-from unseen.runs.judge import Subjects
 from unseen.runs.plan import changed
 from unseen.runs.results import Check, Epsilon, Results
+from unseen.runs.subjects import Subjects
 from unseen.signals.base import known_needed
 
 if TYPE_CHECKING:

@@ -19,8 +19,9 @@ from unseen.errors import ConfigError, TooFewRecordsError, short
 from unseen.metrics.compare import PairedDifference, paired_differences
 from unseen.metrics.slices import holm
 from unseen.runs.fused import LEARNT, is_learnt
-from unseen.runs.judge import Judge, Subjects
+from unseen.runs.judge import Judge
 from unseen.runs.results import SCHEMA_VERSION, AttackResult, Number, Part, Resolution
+from unseen.runs.subjects import Subjects
 from unseen.runs.verify import FinishedRun, finished
 from unseen.signals.base import CONTROL, SHADOW
 from unseen.types import FloatArray, Scores

@@ -16,6 +16,7 @@ from typing import Any, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
 
 from unseen.errors import ConfigError, flag, short, suggestion
+from unseen.runs.limits import parse
 
 _HELP = "unseen audit finetune --help lists every option"
 _PLACES = ("model", "adapter", "base_model", "tokenizer", "run_dir", "runs", "cache_dir")
@@ -301,8 +302,6 @@ class AuditChoices(EndpointChoices, StatisticsChoices):
     @field_validator("gate")
     @classmethod
     def _limits_that_can_be_read(cls, gate: tuple[str, ...]) -> tuple[str, ...]:
-        from unseen.runs.gate import parse
-
         try:
             parse(gate)
         except ConfigError as error:

@@ -13,12 +13,13 @@ from unseen.data.records import Records
 from unseen.data.templates import check_layout
 from unseen.errors import UNANSWERED, ConfigError
 from unseen.runs.apart import ApartSet, Repeated, facts_of, judged_apart
-from unseen.runs.judge import Judge, Scored, Subjects
+from unseen.runs.judge import Judge
 from unseen.runs.models import measure_lengths, open_encoder
 from unseen.runs.plan import check_run_of, record_faults
 from unseen.runs.prepared import data_facts, prepare, read
 from unseen.runs.provenance import now
 from unseen.runs.results import Apart, Results, RunFacts
+from unseen.runs.subjects import Scored, Subjects
 from unseen.runs.training.run_of import of_run, records_of_run
 from unseen.runs.validity import checks, verdict
 from unseen.signals.base import Materials, Observations, Signal, TextSignal

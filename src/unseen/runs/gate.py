@@ -11,52 +11,29 @@ at a level that is divided by the number of attacks and limits (Bonferroni).
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
-from unseen.errors import ConfigError, GateError, UnknownNameError, short
+from unseen.errors import ConfigError, GateError, UnknownNameError
+from unseen.metrics.roc import resolution
+from unseen.runs.fused import is_learnt
+from unseen.runs.judge import Judge
+from unseen.runs.limits import HEADLINE, Limit, parse
 from unseen.runs.results import Number, Part
+from unseen.runs.subjects import Subjects
+from unseen.runs.verify import FinishedRun, finished
 
 if TYPE_CHECKING:
-    from unseen.runs.judge import Judge
     from unseen.runs.results import AttackResult
-    from unseen.runs.verify import FinishedRun
 
 Outcome = Literal["pass", "fail", "inconclusive"]
 
-EXAMPLE = "auc=0.6, tpr@fpr=0.01=0.05, advantage=0.1, headline=0.1; of one attack: auc@loss=0.6"
-_HOW = f"write METRIC=VALUE, for example {EXAMPLE}"
-_LIMIT = re.compile(r"(.+)[=:]([^=:]+)")
-_METRIC = re.compile(r"(auc|advantage|headline|tpr)(?:@fpr=([^@\[\]]+))?(?:@(.+))?")
 _TOO_MANY = 100
 """A gate that takes so many times more records is too close to its limit to be decided."""
-
-HEADLINE = "headline"
-
-
-@dataclass(frozen=True)
-class Limit:
-    """What a number must not exceed.
-
-    Attributes:
-        name: the metric as it was written, for example tpr@fpr=0.01.
-        kind: auc, tpr, advantage or headline.
-        at_most: the limit.
-        fpr: the false-positive rate of a TPR, else None.
-        attack: the attack that is meant, or None: the worst of all.
-    """
-
-    name: str
-    kind: str
-    at_most: float
-    fpr: float | None = None
-    attack: str | None = None
 
 
 class GateRow(Part):
@@ -109,88 +86,6 @@ class GateResult(Part):
             raise GateError(f"gate {self.outcome}: {'; '.join(reasons)}", self.outcome)
 
 
-# --- limits as they are written -----------------------------------------------------------------
-
-
-def parse(limits: Mapping[str, float] | Iterable[str]) -> tuple[Limit, ...]:
-    """Limits as they are written on the command line, in YAML or in Python.
-
-    >>> [(one.kind, one.fpr, one.attack, one.at_most) for one in parse(["tpr@fpr=0.01@loss=0.05"])]
-    [('tpr', 0.01, 'loss', 0.05)]
-
-    Raises:
-        ConfigError: all faults at once.
-    """
-    pairs: list[tuple[str, str]] = []
-    faults: list[str] = []
-    if isinstance(limits, Mapping):
-        pairs = [(str(name).strip(), str(value)) for name, value in limits.items()]
-    else:
-        for text in limits:
-            match = _LIMIT.fullmatch(str(text).strip())
-            if match is None:
-                faults.append(f"{short(str(text))!r} holds no limit")
-            else:
-                pairs.append((match[1].strip(), match[2]))
-    found: list[Limit] = []
-    for name, value in pairs:
-        try:
-            found.append(_limit(name, value))
-        except ValueError as error:
-            faults.append(f"{short(name)}: {error}")
-    names = [one.name for one in found]
-    faults += [f"{name} stands twice" for name in sorted(set(names)) if names.count(name) > 1]
-    if faults:
-        raise ConfigError(f"the gate is wrong: {'; '.join(faults)}", fix=_HOW)
-    return tuple(found)
-
-
-def _limit(name: str, value: str) -> Limit:
-    """One limit; ValueError says in a few words what is wrong with it."""
-    match = _METRIC.fullmatch(name)
-    if match is None:
-        msg = "expected auc, tpr@fpr=RATE, advantage or headline, and @ATTACK for one attack alone"
-        raise ValueError(msg)
-    kind, rate, attack = match.groups()
-    at_most = _number_in(value, "limit")
-    if kind == "tpr" and rate is None:
-        msg = "a TPR is one at a false-positive rate: tpr@fpr=0.01=0.05"
-        raise ValueError(msg)
-    if kind != "tpr" and rate is not None:
-        msg = "only tpr has a false-positive rate"
-        raise ValueError(msg)
-    if kind == HEADLINE and attack is not None:
-        msg = "the headline chooses its attack by itself"
-        raise ValueError(msg)
-    fpr = None if rate is None else _number_in(rate, "rate")
-    if fpr is not None and not 0 < fpr < 1:
-        msg = f"got the rate {rate}, expected one between 0 and 1"
-        raise ValueError(msg)
-    chance = {"auc": 0.5, "tpr": fpr or 0.0}.get(kind, 0.0)
-    if not chance < at_most < 1:
-        msg = (
-            f"got the limit {at_most:g}, expected one above {chance:g} and below 1: a limit that "
-            "nothing or everything keeps is none"
-        )
-        raise ValueError(msg)
-    name = kind if fpr is None else f"tpr@fpr={fpr:g}"
-    return Limit(name if attack is None else f"{name}@{attack}", kind, at_most, fpr, attack)
-
-
-def _number_in(text: str, what: str) -> float:
-    try:
-        number = float(text)
-    except ValueError:
-        number = math.nan
-    if not math.isfinite(number):
-        msg = f"got the {what} {short(text)!r}, expected a number"
-        raise ValueError(msg)
-    return number
-
-
-# --- judging ------------------------------------------------------------------------------------
-
-
 def gate(
     path: Path,
     limits: Mapping[str, float] | Iterable[str] = (),
@@ -209,8 +104,6 @@ def gate(
         UnknownNameError: where a limit names an attack that the run does not have.
         StoreError: where the run is unfinished, changed or damaged.
     """
-    from unseen.runs.verify import finished
-
     if confidence is not None and not 0.5 < confidence < 1:
         raise ConfigError(
             f"got the confidence {confidence:g}, expected one above 0.5 and below 1",
@@ -332,8 +225,6 @@ class _Gate:
         return f"no attack could be judged{': ' if reasons else ''}{'; '.join(set(reasons))}"
 
     def _unresolved(self, fpr: float) -> str:
-        from unseen.metrics.roc import resolution
-
         n = int((~self._run.subjects.member).sum())
         asked = resolution(n, fpr)
         if asked.status != "unresolvable":
@@ -377,8 +268,6 @@ class _Gate:
             scores = self._run.scored.target.get(name)
             if scores is None:
                 return None
-            from unseen.runs.fused import is_learnt
-
             rates = {one.fpr for one in self._limits if one.fpr is not None}
             judge = self._judge(confidence, fpr=tuple(sorted(rates)))
             self._made[name, confidence] = judge.row(
@@ -397,8 +286,6 @@ class _Gate:
         return None if again is None else again.tpr
 
     def _judge(self, confidence: float, **choices: Any) -> Judge:
-        from unseen.runs.judge import Judge, Subjects
-
         update = {"confidence": confidence, **choices}
         subjects = self._run.subjects
         bare = Subjects(subjects.ids, subjects.member, subjects.clusters)

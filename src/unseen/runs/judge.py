@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -23,9 +23,7 @@ from unseen.attacks.base import (
     needs_weights,
     unscored,
 )
-from unseen.data.duplicates import inseparable
-from unseen.data.features import features
-from unseen.errors import StoreError, TooFewRecordsError
+from unseen.errors import TooFewRecordsError
 from unseen.metrics._checks import MIN_PER_SIDE
 from unseen.metrics.compare import paired_differences
 from unseen.metrics.contrast import contrasts
@@ -49,13 +47,11 @@ from unseen.runs.results import (
     Slice,
     TprAtFpr,
 )
+from unseen.runs.subjects import FIXED, Scored, Subjects, score_columns
 from unseen.signals.base import CONTROL, REFERENCE, TARGET, Observations
 from unseen.types import BoolArray, Estimate, FloatArray, IntArray, Scores
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from unseen.data.records import Records
     from unseen.runs.config import StatisticsChoices
     from unseen.runs.lent import Lent
 
@@ -67,9 +63,6 @@ ANSWER_ONLY = ("loss", "min_k")
 
 GAP = "optimization_gap"
 """The attack that others are held against."""
-
-FIXED = "fixed"
-"""Not a role of a model: scores of the target by what was learned before it was defended."""
 
 CHANCE = 0.5
 """The AUC of a score that knows nothing."""
@@ -99,114 +92,6 @@ class Said:
 
 TRAINED = Said("training records", "held-out ones")
 PROMPTED = Said("records in the prompt", "records outside it")
-
-
-@dataclass(frozen=True)
-class Scored:
-    """Scores by attack, of the target and of the models that are seen as target, as controls.
-
-    Attributes:
-        target: of the target.
-        control: of the reference.
-        control_model: of the control model.
-        fixed: of the target behind a defence, by attacks that have learned from it without.
-    """
-
-    target: Mapping[str, Scores] = field(default_factory=dict)
-    control: Mapping[str, Scores] = field(default_factory=dict)
-    control_model: Mapping[str, Scores] = field(default_factory=dict)
-    fixed: Mapping[str, Scores] = field(default_factory=dict)
-
-    def of(self, row: AttackResult) -> Mapping[str, Scores]:
-        """The scores by attack of the model that a row is of."""
-        if row.kind != "control":
-            return self.target
-        return self.control_model if row.model == CONTROL else self.control
-
-
-@dataclass(frozen=True)
-class Subjects:
-    """The judged records without their text.
-
-    Attributes:
-        ids: n ids.
-        member: (n,) membership.
-        clusters: a number a record, equal for records that are resampled together and never
-            split: of one cluster, or of one text. None where every record stands alone.
-        groups: column -> a value a record.
-        texts: the text of each record, or None; kept only where it is to be revealed.
-        lengths: scored tokens of each record, or None.
-        features: name -> (n,) numbers about the texts, to compare exposed records by.
-    """
-
-    ids: tuple[str, ...]
-    member: BoolArray
-    clusters: tuple[int | str | None, ...] | None = None
-    groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    texts: tuple[str, ...] | None = None
-    lengths: tuple[int, ...] | None = None
-    features: Mapping[str, FloatArray] = field(default_factory=dict)
-
-    @classmethod
-    def from_records(
-        cls, records: Records, lengths: Mapping[str, int] | None, *, reveal: bool
-    ) -> Subjects:
-        """Ids, membership, clusters and groups of records; their text only to reveal it."""
-        rows = records.records
-        together = inseparable(rows)
-        number = {at: n for n, group in enumerate(together) for at in group}
-        # Numbers, not names: authors and users are nobody's business but the data's.
-        clusters = (
-            None if len(together) == len(rows) else tuple(number[at] for at in range(len(rows)))
-        )
-        names = tuple(rows[0].slices) if rows else ()
-        groups = {name: tuple(row.slices[name] for row in rows) for name in names}
-        texts = tuple(row.text for row in rows) if reveal else None
-        return cls(
-            records.ids,
-            records.membership.member,
-            clusters,
-            groups,
-            texts,
-            None if lengths is None else tuple(lengths[id_] for id_ in records.ids),
-            features(rows, records.membership.member.tolist()),
-        )
-
-    @classmethod
-    def from_table(cls, table: pa.Table) -> tuple[Subjects, Scored]:
-        """The records of a finished run, and the scores that they were given.
-
-        Raises:
-            StoreError: where the table is not one that a run has written.
-        """
-        columns = table.to_pydict()
-        absent = {"id", "member"} - set(columns)
-        if absent:
-            raise StoreError(
-                f"records.parquet has no column {' or '.join(sorted(absent))}",
-                fix="run the audit again",
-            )
-        ids = tuple(columns["id"])
-        groups = {
-            name.removeprefix("slice."): tuple(values)
-            for name, values in columns.items()
-            if name.startswith("slice.")
-        }
-        optional = {
-            ours: tuple(columns[name])
-            for ours, name in (("clusters", "cluster"), ("texts", "text"), ("lengths", "n_tokens"))
-            if name in columns
-        }
-        member = np.array(columns["member"], dtype=bool)
-        about = {
-            name.removeprefix("feature."): np.array(values, dtype=np.float64)
-            for name, values in columns.items()
-            if name.startswith("feature.")
-        }
-        subjects = cls(ids, member, groups=groups, features=about, **optional)
-        return subjects, Scored(
-            *(_scores_in(columns, role) for role in (TARGET, REFERENCE, CONTROL, FIXED))
-        )
 
 
 @dataclass(frozen=True)
@@ -565,15 +450,15 @@ class Judge:
         for name, numbers in subjects.features.items():
             columns[f"feature.{name}"] = numbers.tolist()
         for name, scores in scored.target.items():
-            columns |= _score_columns(subjects.ids, TARGET, name, scores)
+            columns |= score_columns(subjects.ids, TARGET, name, scores)
             fprs = self._population_fprs(scores)
             columns[f"population_fpr.{name}"] = [fprs.get(id_) for id_ in subjects.ids]
         for name, scores in scored.control.items():
-            columns |= _score_columns(subjects.ids, REFERENCE, name, scores)
+            columns |= score_columns(subjects.ids, REFERENCE, name, scores)
         for name, scores in scored.control_model.items():
-            columns |= _score_columns(subjects.ids, CONTROL, name, scores)
+            columns |= score_columns(subjects.ids, CONTROL, name, scores)
         for name, scores in scored.fixed.items():
-            columns |= _score_columns(subjects.ids, FIXED, name, scores)
+            columns |= score_columns(subjects.ids, FIXED, name, scores)
         return columns
 
     def _headline(
@@ -821,41 +706,3 @@ def _joined(ids: tuple[str, ...], parts: list[Scores]) -> Scores:
     unscored = {id_: why for part in parts for id_, why in part.unscored.items()}
     kept = tuple(id_ for id_ in ids if id_ in by_id)
     return Scores(kept, np.array([by_id[id_] for id_ in kept], dtype=np.float64), unscored)
-
-
-_SCORE_COLUMNS = {
-    TARGET: ("score.", "unscored."),
-    REFERENCE: ("control.", "control_unscored."),
-    CONTROL: ("control_model.", "control_model_unscored."),
-    FIXED: ("fixed.", "fixed_unscored."),
-}
-
-
-def _score_columns(
-    ids: tuple[str, ...], role: str, name: str, scores: Scores
-) -> dict[str, list[Any]]:
-    by_id = dict(zip(scores.ids, scores.values.tolist(), strict=True))
-    kind, reason = _SCORE_COLUMNS[role]
-    return {
-        f"{kind}{name}": [by_id.get(id_) for id_ in ids],
-        f"{reason}{name}": [scores.unscored.get(id_) for id_ in ids],
-    }
-
-
-def _scores_in(columns: Mapping[str, list[Any]], role: str) -> dict[str, Scores]:
-    """Scores by attack, as `_score_columns` wrote them."""
-    kind, reason = _SCORE_COLUMNS[role]
-    found: dict[str, Scores] = {}
-    for column, values in columns.items():
-        if not column.startswith(kind):
-            continue
-        name = column.removeprefix(kind)
-        reasons = columns.get(f"{reason}{name}", [None] * len(values))
-        rows = list(zip(columns["id"], values, reasons, strict=True))
-        kept = [(id_, value) for id_, value, _ in rows if value is not None]
-        found[name] = Scores(
-            tuple(id_ for id_, _ in kept),
-            np.array([value for _, value in kept], dtype=np.float64),
-            {id_: why for id_, _, why in rows if why is not None},
-        )
-    return found

@@ -26,26 +26,16 @@ from unseen.runs.config import AuditChoices, FinetuneAudit, StatisticsChoices, m
 from unseen.runs.folder import RunFolder
 from unseen.runs.fused import obstacles, repeated, sources
 from unseen.runs.inside.drifted import drifted, stability
-from unseen.runs.judge import PROMPTED, TRAINED, Judge, Scored, Verdicts
-from unseen.runs.lent import (
-    FILE,
-    Lent,
-    borrow,
-    borrower,
-    check_apart,
-    keep,
-    kept,
-    lacking,
-    lend,
-    refusal,
-    sketch_kept,
-)
+from unseen.runs.judge import PROMPTED, TRAINED, Judge, Verdicts
+from unseen.runs.lending import FILE, borrow, check_apart, keep, kept, lend, sketch_kept
+from unseen.runs.lent import Lent, borrower, lacking, refusal
 from unseen.runs.plan import of_scenario
 from unseen.runs.prompt.config import PromptAudit
 from unseen.runs.prompt.defended import again as defences_again
 from unseen.runs.prompt.judged import again as setting_again
 from unseen.runs.prompt.validity import checks as checks_of_prompt
 from unseen.runs.results import Check, Results
+from unseen.runs.subjects import Scored
 from unseen.runs.validity import checks, conclude, of_preflight
 from unseen.runs.verify import FinishedRun, finished
 from unseen.signals.base import (

@@ -16,9 +16,10 @@ from unseen.data.read import read_rows
 from unseen.data.records import label_of
 from unseen.errors import DataError, UnknownNameError, UsageError
 from unseen.runs.config import configure_statistics
-from unseen.runs.judge import Judge, Scored, Subjects
+from unseen.runs.judge import Judge
 from unseen.runs.provenance import now
 from unseen.runs.results import Results, RunFacts
+from unseen.runs.subjects import Scored, Subjects
 from unseen.runs.validity import concluded
 from unseen.types import BoolArray, Scores
 

@@ -15,9 +15,9 @@ from unseen.metrics.roc import auc
 from unseen.runs.apart import file_of
 from unseen.runs.config import StatisticsChoices
 from unseen.runs.folder import RunFolder, check_version
-from unseen.runs.judge import Scored, Subjects
 from unseen.runs.prompt.judged import file_of as file_of_setting
 from unseen.runs.results import AttackResult, Part, Results
+from unseen.runs.subjects import Scored, Subjects
 from unseen.runs.training.trained import MANIFEST, MODEL, SHADOWS, TRAIN, TrainedRun
 
 NEEDED = ("run.json", "config.yaml", "results.json", "records.parquet", "report.md")

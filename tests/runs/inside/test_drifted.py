@@ -35,8 +35,9 @@ from unseen.runs.inside.drifted import (
     drifted,
     stability,
 )
-from unseen.runs.judge import Judge, Subjects
+from unseen.runs.judge import Judge
 from unseen.runs.results import FeatureSet
+from unseen.runs.subjects import Subjects
 from unseen.signals.base import Observations
 from unseen.signals.gradient_drift import Drift
 from unseen.signals.paraphrased import Drifts, ParaphrasedDrift

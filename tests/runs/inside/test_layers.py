@@ -7,8 +7,9 @@ from unseen.report import html, markdown
 from unseen.report import language as say
 from unseen.runs.config import StatisticsChoices
 from unseen.runs.inside.layers import by_layer
-from unseen.runs.judge import Judge, Subjects
+from unseen.runs.judge import Judge
 from unseen.runs.results import LayerReport
+from unseen.runs.subjects import Subjects
 from unseen.signals.activations import Activations, States
 from unseen.signals.base import CONTROL, REFERENCE, TARGET, Observations
 

@@ -15,13 +15,14 @@ from unseen.metrics.advantage import best_threshold
 from unseen.metrics.crossfit import fitted_threshold
 from unseen.runs.audit import answers_file
 from unseen.runs.config import configure_statistics
-from unseen.runs.judge import Judge, Scored, Subjects
+from unseen.runs.judge import Judge
 from unseen.runs.prompt.audit import audit_prompt
 from unseen.runs.prompt.config import PromptAudit
 from unseen.runs.prompt.defended import Seen, defence, fixed_scores
 from unseen.runs.prompt.ready import ready
 from unseen.runs.rescore import rescore
 from unseen.runs.results import AttackResult, Defence, Results
+from unseen.runs.subjects import Scored, Subjects
 from unseen.runs.verify import verify
 from unseen.scoring.store import Store
 from unseen.signals.answered import Answer, Answered

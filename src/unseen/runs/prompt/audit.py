@@ -23,8 +23,8 @@ from unseen.runs.collect import Progress, collect
 from unseen.runs.fillers import filler_facts
 from unseen.runs.folder import RunFolder
 from unseen.runs.header import begin, open_folder, stopping
-from unseen.runs.judge import PROMPTED, Judge, Scored, Subjects
-from unseen.runs.lent import SKETCH, keep, lend, sketched
+from unseen.runs.judge import PROMPTED, Judge
+from unseen.runs.lending import SKETCH, keep, lend, sketched
 from unseen.runs.metered import counting, endpoint_of, in_a_line
 from unseen.runs.prompt.asked import Total, total
 from unseen.runs.prompt.cost import FREE_TEXT, accuracy, similarity, told_by
@@ -49,6 +49,7 @@ from unseen.runs.results import (
     Side,
     ThreatModel,
 )
+from unseen.runs.subjects import Scored, Subjects
 from unseen.runs.validity import conclude
 from unseen.scoring.asking import Budget
 from unseen.scoring.store import Store

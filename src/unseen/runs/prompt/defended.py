@@ -22,9 +22,10 @@ from unseen.errors import TooFewRecordsError
 from unseen.metrics.advantage import advantage
 from unseen.metrics.crossfit import tpr_at_fitted_threshold
 from unseen.runs.fused import gathered, is_learnt, restated, widened
-from unseen.runs.judge import PROMPTED, Judge, Subjects
+from unseen.runs.judge import PROMPTED, Judge
 from unseen.runs.prompt.judged import file_of
 from unseen.runs.results import Attacker, AttackResult, Defence, Defended, GuaranteeFacts, Number
+from unseen.runs.subjects import Subjects
 from unseen.signals.base import Observations
 from unseen.types import Estimate, FloatArray, IntArray, Scores
 

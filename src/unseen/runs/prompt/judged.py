@@ -9,9 +9,10 @@ import numpy as np
 
 from unseen.attacks import create, label
 from unseen.runs.fused import is_learnt
-from unseen.runs.judge import PROMPTED, Judge, Scored, Subjects
+from unseen.runs.judge import PROMPTED, Judge
 from unseen.runs.plan import Plan
 from unseen.runs.results import SettingResult, Shift
+from unseen.runs.subjects import Scored, Subjects
 from unseen.signals.base import TARGET, Observations
 from unseen.types import Scores
 

@@ -14,7 +14,8 @@ from unseen.errors import ConfigError
 from unseen.prompts.templates import PromptTemplate, as_chat, find_template
 from unseen.runs.collect import Model
 from unseen.runs.fillers import fillers_of_target, open_fillers, tried
-from unseen.runs.lent import Lent, borrow, check_apart, sketched
+from unseen.runs.lending import borrow, check_apart, sketched
+from unseen.runs.lent import Lent
 from unseen.runs.models import open_target, opened_beside
 from unseen.runs.plan import Plan
 from unseen.runs.prompt.cost import told_by

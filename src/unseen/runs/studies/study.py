@@ -28,13 +28,13 @@ from unseen.metrics.evaluate import auc_of
 from unseen.runs.audit import Note, audit
 from unseen.runs.config import FinetuneAudit, made_of
 from unseen.runs.folder import RunFolder, slug
-from unseen.runs.judge import Subjects
 from unseen.runs.plan import check_inputs, check_run_of, choose_attacks
 from unseen.runs.prepared import read
 from unseen.runs.provenance import now
 from unseen.runs.results import Number, Part, Results, Verdict
 from unseen.runs.studies.config import AttackStudy, TrainStudy
 from unseen.runs.studies.kinds import STUDIES, Point, Study
+from unseen.runs.subjects import Subjects
 from unseen.runs.training.config import TrainRun
 from unseen.runs.training.run_of import of_run, records_of_run
 from unseen.runs.training.train import train
