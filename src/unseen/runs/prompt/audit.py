@@ -27,7 +27,7 @@ from unseen.runs.judge import PROMPTED, Judge
 from unseen.runs.lending import SKETCH, keep, lend, sketched
 from unseen.runs.metered import counting, endpoint_of, in_a_line
 from unseen.runs.prompt.asked import Total, total
-from unseen.runs.prompt.cost import FREE_TEXT, accuracy, similarity, told_by
+from unseen.runs.prompt.cost import FREE_TEXT, accuracy, similarity
 from unseen.runs.prompt.defended import Seen, defence, fixed_scores, guarantee_facts
 from unseen.runs.prompt.demos import Given
 from unseen.runs.prompt.judged import file_of, judged_setting, unparsed
@@ -461,7 +461,7 @@ def _defence(
     start: Ready, setting: Setting, seen: Mapping[str, Observations], alike: Number | None
 ) -> Defence:
     """A defence and its cost."""
-    signal, before = told_by(start.plan.signals, start.settings), start.undefended(setting)
+    signal, before = start.told_by, start.undefended(setting)
     confidence = start.config.confidence
     notes = [] if setting.guarantee is None else list(setting.guarantee.notes)
     if signal is None:

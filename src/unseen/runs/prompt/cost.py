@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,7 +16,7 @@ from unseen.metrics.interval import rate_interval
 from unseen.runs.collect import prompts_of
 from unseen.runs.results import Number
 from unseen.scoring.generation import Generation
-from unseen.signals.answered import Answer, Answered
+from unseen.signals.answered import Answer
 from unseen.signals.base import TARGET, Observations, Signal
 from unseen.signals.embedding import LETTERS, is_at_hand, likeness
 from unseen.signals.labelled import LabelLikelihoods
@@ -31,18 +31,6 @@ if TYPE_CHECKING:
 
 FREE_TEXT = "answers are free text: there are no labels to tell right from wrong by"
 _ENCODER = "minilm"
-
-
-def told_by(signals: Iterable[Signal], settings: Sequence[Setting]) -> Signal | None:
-    """The signal that says whether answers are right; None where nobody asks, or nothing can say it."""
-    if all(one.defense is None for one in settings) or settings[0].template.labels is None:
-        return None
-    able = (
-        signal
-        for signal in signals
-        if signal.of == TARGET and getattr(signal, "gives", None) in (Answer, LabelLikelihoods)
-    )
-    return next(able, Answered())
 
 
 def accuracy(

@@ -18,12 +18,13 @@ from unseen.runs.lending import borrow, check_apart, sketched
 from unseen.runs.lent import Lent
 from unseen.runs.models import open_target, opened_beside
 from unseen.runs.plan import Plan
-from unseen.runs.prompt.cost import told_by
 from unseen.runs.prompt.demos import Demos, Given, labelled, labels_of, read_demos
 from unseen.runs.prompt.plan import Faults, check_inputs, chosen, plan_attacks, plan_id
 from unseen.runs.prompt.settings import Setting, drawn, observed
+from unseen.signals.answered import Answer, Answered
 from unseen.signals.base import REFERENCE, SURROGATE, TARGET, Shown, Signal, helpers_needed
 from unseen.signals.embedding import LETTERS
+from unseen.signals.labelled import LabelLikelihoods
 from unseen.signals.similarity import load_encoders
 
 if TYPE_CHECKING:
@@ -78,8 +79,21 @@ class Ready:
     @property
     def signals(self) -> tuple[Signal, ...]:
         """What attacks ask for, and what a defence costs is told by."""
-        told = told_by(self.plan.signals, self.settings)
-        return tuple(dict.fromkeys((*self.plan.signals, *([] if told is None else [told]))))
+        told = [] if self.told_by is None else [self.told_by]
+        return tuple(dict.fromkeys((*self.plan.signals, *told)))
+
+    @property
+    def told_by(self) -> Signal | None:
+        """The signal that says whether answers are right; None where nobody asks, or nothing can say it."""
+        defended = any(one.defense is not None for one in self.settings)
+        if not defended or self.main.template.labels is None:
+            return None
+        able = (
+            signal
+            for signal in self.plan.signals
+            if signal.of == TARGET and getattr(signal, "gives", None) in (Answer, LabelLikelihoods)
+        )
+        return next(able, Answered())
 
     def undefended(self, setting: Setting) -> Setting:
         """The setting that a defence is held against: the same numbers without it."""
