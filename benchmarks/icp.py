@@ -27,8 +27,9 @@ from unseen.scoring.engine import Engine
 from unseen.scoring.planner import n_tokens, plan
 from unseen.scoring.store import Store
 from unseen.signals.base import Ask, Materials
+from unseen.signals.pool import Pool
 from unseen.signals.probed import Aggregation, MaskedProbes, ProbedLikelihoods, sums
-from unseen.signals.retrieval import Pool, RetrievedProbes
+from unseen.signals.retrieval import RetrievedProbes
 from unseen.targets.huggingface import HFTarget
 from unseen.types import FloatArray, Record, Request, TokenStats
 

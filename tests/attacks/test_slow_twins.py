@@ -28,11 +28,11 @@ from unseen.data.templates import Layout, RecordEncoder
 from unseen.runs.collect import Model, Shadow, collect
 from unseen.scoring.store import Store
 from unseen.signals.base import InsideSignal, Shown
-from unseen.signals.frequencies import Corpus
-from unseen.signals.neighbours import Neighbourhood, Refilling, Swapping
+from unseen.signals.corpus import Corpus
+from unseen.signals.neighbourhood import Neighbourhood, Refilling, Swapping
 from unseen.signals.one_step import OneStep
+from unseen.signals.pool import Pool
 from unseen.signals.probed import MaskedProbes
-from unseen.signals.retrieval import Pool
 from unseen.signals.swapped import SwappedPolarity
 from unseen.targets.access import Access
 from unseen.targets.huggingface import HFTarget, Padding

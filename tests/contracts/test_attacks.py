@@ -49,8 +49,8 @@ from unseen.signals.base import (
     key,
     paraphrases_needed,
 )
-from unseen.signals.frequencies import Corpus
-from unseen.signals.retrieval import Pool
+from unseen.signals.corpus import Corpus
+from unseen.signals.pool import Pool
 from unseen.signals.scores import AttackScores, LentOdds, learned
 from unseen.targets.access import Access, InsideTarget
 from unseen.targets.fake import FakeTarget

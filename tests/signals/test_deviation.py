@@ -25,7 +25,7 @@ from unseen.signals.deviation import (
     rouge_l,
 )
 from unseen.signals.embedding import text_encoder
-from unseen.signals.neighbours import EarlySwapping, Neighbourhood, beginning
+from unseen.signals.neighbourhood import EarlySwapping, Neighbourhood, beginning
 from unseen.targets.fake import FakeTarget, FakeTokenizer
 from unseen.targets.fillers import edited
 from unseen.types import Record

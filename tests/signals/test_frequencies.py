@@ -7,7 +7,8 @@ import tiny
 from unseen.data.templates import Layout, RecordEncoder
 from unseen.errors import UnscorableError
 from unseen.signals.base import Materials
-from unseen.signals.frequencies import Corpus, TokenFrequencies
+from unseen.signals.corpus import Corpus
+from unseen.signals.frequencies import TokenFrequencies
 from unseen.targets.fake import VOCABULARY, FakeTarget, FakeTokenizer
 from unseen.targets.tokenizer import HFTokenizer
 from unseen.types import Record, Turn

@@ -12,15 +12,8 @@ from unseen.errors import UnscorableError
 from unseen.runs.collect import Model, collect, questions
 from unseen.scoring.store import Store
 from unseen.signals.base import REFERENCE, Ask, Materials, Shown, asked_of
-from unseen.signals.neighbours import (
-    Neighbourhood,
-    RefilledLikelihoods,
-    Refilling,
-    SwappedLikelihoods,
-    Swapping,
-    fillers_needed,
-    stretches,
-)
+from unseen.signals.neighbourhood import Neighbourhood, Refilling, Swapping, stretches
+from unseen.signals.neighbours import RefilledLikelihoods, SwappedLikelihoods, fillers_needed
 from unseen.targets.fake import FakeTarget, FakeTokenizer
 from unseen.targets.fillers import Edit, edited
 from unseen.targets.words import word_spans

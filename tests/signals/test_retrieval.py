@@ -9,7 +9,8 @@ from unseen.data.templates import Layout, RecordEncoder
 from unseen.errors import ModelError, UnscorableError
 from unseen.signals import embedding
 from unseen.signals.base import Ask, Materials
-from unseen.signals.retrieval import TFIDF, Pool, RetrievedProbes, prompt_of
+from unseen.signals.pool import TFIDF, Pool, prompt_of
+from unseen.signals.retrieval import RetrievedProbes
 from unseen.targets.fake import FakeTokenizer
 from unseen.types import Record, Turn
 

@@ -42,7 +42,7 @@ from unseen.signals.base import (
     access_needed,
     built_on,
 )
-from unseen.signals.neighbours import Neighbourhood
+from unseen.signals.neighbourhood import Neighbourhood
 from unseen.signals.one_step import AfterStep
 from unseen.signals.text import SameText
 from unseen.targets.access import (

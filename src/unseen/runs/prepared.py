@@ -39,8 +39,8 @@ from unseen.signals.base import (
     known_needed,
     population_wanted,
 )
-from unseen.signals.frequencies import Corpus
-from unseen.signals.retrieval import Pool
+from unseen.signals.corpus import Corpus
+from unseen.signals.pool import Pool
 
 if TYPE_CHECKING:
     from unseen.runs.config import FinetuneAudit

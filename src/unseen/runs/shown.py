@@ -15,8 +15,9 @@ from unseen.errors import DataError
 from unseen.runs.config import unread
 from unseen.runs.results import CorpusFacts, ReferencePool
 from unseen.signals.base import Signal, corpus_needed, pool_needed
-from unseen.signals.frequencies import Corpus
-from unseen.signals.retrieval import Pool, retrievals
+from unseen.signals.corpus import Corpus
+from unseen.signals.pool import Pool
+from unseen.signals.retrieval import retrievals
 from unseen.targets.files import default_cache
 from unseen.types import Record
 

@@ -50,9 +50,9 @@ from unseen.types import (
 )
 
 if TYPE_CHECKING:
-    from unseen.signals.frequencies import Corpus
-    from unseen.signals.neighbours import Neighbourhood
-    from unseen.signals.retrieval import Pool
+    from unseen.signals.corpus import Corpus
+    from unseen.signals.neighbourhood import Neighbourhood
+    from unseen.signals.pool import Pool
     from unseen.targets.fillers import Filler
 
 TARGET = "target"

@@ -19,7 +19,8 @@ from unseen.signals.answered import behind_of, label_of, text_of
 from unseen.signals.base import SURROGATE, TARGET, Ask, Materials, Signal, one_request
 from unseen.signals.completed import ASKS, joined, lines, unrepeated
 from unseen.signals.embedding import MINILM, check_encoder, likeness
-from unseen.signals.neighbours import EarlySwapping, beginning, check_neighbours
+from unseen.signals.neighbourhood import EarlySwapping, beginning
+from unseen.signals.neighbours import check_neighbours
 from unseen.signals.text import words
 from unseen.targets.fillers import EMBEDDINGS, edited
 from unseen.types import FloatArray, Prompt, Record, TokenStats, Turn
