@@ -26,8 +26,8 @@ from unseen.signals.deviation import (
 )
 from unseen.signals.embedding import text_encoder
 from unseen.signals.neighbourhood import EarlySwapping, Neighbourhood, beginning
+from unseen.targets.edits import edited
 from unseen.targets.fake import FakeTarget, FakeTokenizer
-from unseen.targets.fillers import edited
 from unseen.types import Record
 
 TREC = PAPERS["trec"]

@@ -14,8 +14,8 @@ from unseen.scoring.store import Store
 from unseen.signals.base import REFERENCE, Ask, Materials, Shown, asked_of
 from unseen.signals.neighbourhood import Neighbourhood, Refilling, Swapping, stretches
 from unseen.signals.neighbours import RefilledLikelihoods, SwappedLikelihoods, fillers_needed
+from unseen.targets.edits import Edit, edited
 from unseen.targets.fake import FakeTarget, FakeTokenizer
-from unseen.targets.fillers import Edit, edited
 from unseen.targets.words import word_spans
 from unseen.types import Record, Turn
 

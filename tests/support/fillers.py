@@ -18,7 +18,7 @@ from transformers import (
 )
 
 from unseen.errors import UnscorableError
-from unseen.targets.fillers import UNKNOWN, Edit, Swap
+from unseen.targets.edits import UNKNOWN, Edit, Swap
 from unseen.targets.words import Span, cased_like, word_spans
 
 WORDS = ("zu", "wo", "gem", "tulip", "orbit")

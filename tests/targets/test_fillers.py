@@ -10,13 +10,8 @@ from fillers import OBJECTS, SUBJECTS, masked_folder, sentence, t5_folder, token
 from transformers import AutoModelForMaskedLM, BertModel, RobertaConfig, RobertaForMaskedLM
 
 from unseen.errors import ModelError, UnscorableError
-from unseen.targets.fillers import (
-    EmbeddingFiller,
-    MaskedFiller,
-    T5Filler,
-    edited,
-    open_filler,
-)
+from unseen.targets.edits import edited
+from unseen.targets.fillers import EmbeddingFiller, MaskedFiller, T5Filler, open_filler
 from unseen.targets.words import word_spans
 
 TEXT = "The Doctor sees the old house, and the NURSE."

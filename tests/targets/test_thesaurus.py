@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from unseen.errors import ModelError, UnscorableError
-from unseen.targets.fillers import edited, open_filler
+from unseen.targets.edits import edited
+from unseen.targets.fillers import open_filler
 
 TEXT = "The Doctor saw an old house."
 

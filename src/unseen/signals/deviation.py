@@ -22,7 +22,8 @@ from unseen.signals.embedding import MINILM, check_encoder, likeness
 from unseen.signals.neighbourhood import EarlySwapping, beginning
 from unseen.signals.neighbours import check_neighbours
 from unseen.signals.text import words
-from unseen.targets.fillers import EMBEDDINGS, edited
+from unseen.targets.edits import edited
+from unseen.targets.fillers import EMBEDDINGS
 from unseen.types import FloatArray, Prompt, Record, TokenStats, Turn
 
 Compare = Literal["suffix", "full"]

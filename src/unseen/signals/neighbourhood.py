@@ -19,7 +19,8 @@ import numpy as np
 
 from unseen.errors import UnscorableError
 from unseen.signals.masks import generator
-from unseen.targets.fillers import UNKNOWN, Edit, Filler, Swap, edited
+from unseen.targets.edits import UNKNOWN, Edit, Swap, edited
+from unseen.targets.fillers import Filler
 from unseen.targets.words import Span, word_spans
 
 # Part of every key: raise it when the same choices would make other neighbours.

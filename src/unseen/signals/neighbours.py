@@ -15,7 +15,8 @@ import numpy as np
 from unseen.errors import UnscorableError
 from unseen.signals.base import TARGET, Ask, Encoder, Materials, one_request
 from unseen.signals.neighbourhood import Neighbour, Neighbourhood, Refilling, Swapping
-from unseen.targets.fillers import EMBEDDINGS, UNKNOWN, Edit, edited
+from unseen.targets.edits import UNKNOWN, Edit, edited
+from unseen.targets.fillers import EMBEDDINGS
 from unseen.targets.words import Span
 from unseen.types import FloatArray, IntArray, Record, TokenStats, Turn
 

@@ -16,16 +16,16 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from unseen.errors import ModelError, UnscorableError, first_line, need
+from unseen.targets.edits import UNKNOWN, Edit, Swap, early, edited, within
 from unseen.targets.files import fingerprint_of, locate
 from unseen.targets.quiet import quiet
+from unseen.targets.thesaurus import is_thesaurus, open_thesaurus
 from unseen.targets.words import Span, Vocabulary, cased_like, word_spans
 from unseen.types import FloatArray
 
 EMBEDDINGS = "embeddings"
 """The filler that needs no further model: word embeddings of the target itself."""
 _OF = f"{EMBEDDINGS}:"
-
-UNKNOWN = "the model that fills in words knows no word of this text that it could replace"
 
 _EXAMPLES = (
     "name the folder or hub name of a masked language model (for example FacebookAI/roberta-base), "
@@ -39,23 +39,6 @@ _ROWS = 64
 _SPANS = 24  # masked spans that T5 fills at a time; its vocabulary has a hundred names for them
 _AROUND = 400  # characters around them that it sees
 _TRIES = 4
-
-
-@dataclass(frozen=True)
-class Edit:
-    """Characters start to stop of a text, and what is put in their place."""
-
-    start: int
-    stop: int
-    put: str
-
-
-@dataclass(frozen=True)
-class Swap:
-    """An edit that replaces one word, and how well the new one fits: more is better."""
-
-    edit: Edit
-    score: float
 
 
 class Filler(Protocol):
@@ -134,15 +117,6 @@ class HasWordEmbeddings(Protocol):
         """Its tokenizer of transformers, and (vocabulary, width) input embeddings."""
 
 
-def edited(text: str, edits: Sequence[Edit]) -> str:
-    """The text with its edits, in order of their places; everything else stays."""
-    pieces, end = [], 0
-    for edit in edits:
-        pieces += [text[end : edit.start], edit.put]
-        end = edit.stop
-    return "".join([*pieces, text[end:]])
-
-
 def open_filler(
     name: str, *, device: str = "auto", cache_dir: Path | None = None, target: Any = None
 ) -> Filler:
@@ -163,8 +137,6 @@ def open_filler(
             raise ModelError("the target does not show its word embeddings", fix=_EXAMPLES)
         tokenizer, matrix = target.word_embeddings()
         return EmbeddingFiller(name, tokenizer, matrix, of=getattr(target, "name", "the target"))
-    from unseen.targets.thesaurus import is_thesaurus, open_thesaurus
-
     if is_thesaurus(name):
         return open_thesaurus(name)
     transformers = need("transformers", "hf")
@@ -741,16 +713,6 @@ def _best_first(swaps: Sequence[Swap]) -> list[Swap]:
         best[swap.edit] = max(swap.score, best.get(swap.edit, -math.inf))
     ranked = sorted(best.items(), key=lambda one: (-one[1], one[0].start, one[0].put))
     return [Swap(edit, score) for edit, score in ranked]
-
-
-def early(span: Span, until: int | None) -> bool:
-    """Whether a word ends at a place or before it; without a place, all do."""
-    return until is None or span[1] <= until
-
-
-def within(span: Span, spans: Sequence[Span]) -> bool:
-    """Whether a word is in one of some stretches."""
-    return any(start <= span[0] and span[1] <= stop for start, stop in spans)
 
 
 def _blank(text: str, start: int, stop: int) -> int:

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from unseen.errors import ModelError, UnscorableError
-from unseen.targets.fillers import UNKNOWN, Edit, Swap, early, within
+from unseen.targets.edits import UNKNOWN, Edit, Swap, early, within
 from unseen.targets.words import Span, cased_like, word_spans
 
 LIST, WORDNET = "list:", "wordnet:"
