@@ -215,6 +215,11 @@ def gradients_off(model: Any) -> Iterator[None]:
             weight.requires_grad_()
 
 
+def is_norm(module: Any) -> bool:
+    """Whether a module is a norm, by its class."""
+    return type(module).__name__.endswith(("LayerNorm", "RMSNorm"))
+
+
 def final_norm(opened: Opened) -> Any:
     """The norm whose output is the last hidden state.
 
@@ -234,8 +239,6 @@ def final_norm(opened: Opened) -> Any:
 
 def _found_norm(opened: Opened) -> Any:
     import torch
-
-    from unseen.targets.inside.owners import is_norm
 
     if opened.decoder is None:
         return None

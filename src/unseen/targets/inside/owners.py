@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from unseen.targets.inside.model import Opened
+from unseen.targets.inside.model import Opened, is_norm
 from unseen.targets.looks import Weights
 
 Kind = Literal["linear", "embedding", "norm"]
@@ -83,11 +83,6 @@ def owners_of(opened: Opened, weights: Weights, *, steps: bool = True) -> tuple[
             _tied(owner, embedding) if owner.module is opened.head else owner for owner in found
         ]
     return tuple(found)
-
-
-def is_norm(module: Any) -> bool:
-    """Whether a module is a norm, by its class."""
-    return type(module).__name__.endswith(("LayerNorm", "RMSNorm"))
 
 
 def _owner(name: str, module: Any, own: dict[str, Any]) -> Owner:
