@@ -10,33 +10,17 @@ import dataclasses
 import hashlib
 import json
 from collections.abc import Callable, Sequence
-from typing import cast
 
 from unseen.errors import AccessError
-from unseen.targets.access import (
-    Access,
-    LogprobTarget,
-    NextTokenTarget,
-    is_withheld,
-    searches_beams,
-    tokens_read,
-    tokens_remembered,
-)
-from unseen.types import (
-    GREEDY,
-    Batch,
-    FloatArray,
-    IntArray,
-    Sampling,
-    Tokenizer,
-    TokenStats,
-)
+from unseen.targets.access import Access, LogprobTarget, is_withheld, searches_beams
+from unseen.targets.wrapped import WrappedTarget
+from unseen.types import GREEDY, Sampling
 
 Rewriter = Callable[[Sequence[str]], list[str]]
 """Other words for each of some texts."""
 
 
-class DefendedTarget:
+class DefendedTarget(WrappedTarget):
     """A target behind a defence; what it is asked, the model is asked.
 
     Args:
@@ -48,89 +32,9 @@ class DefendedTarget:
     """An answer that may be longer can begin otherwise: it is kept as it comes, and never cut."""
 
     def __init__(self, inner: LogprobTarget, about: Sequence[object]) -> None:
-        self._inner = inner
-        self.access = min(inner.access, Access.LOGIT)
+        super().__init__(inner, min(inner.access, Access.LOGIT))
         digest = hashlib.blake2b(json.dumps(about).encode(), digest_size=8).hexdigest()
         self.fingerprint = f"{inner.fingerprint}+{digest}"
-
-    @property
-    def inner(self) -> LogprobTarget:
-        """The target that is defended."""
-        return self._inner
-
-    @property
-    def name(self) -> str:
-        """The inner target's name."""
-        return self._inner.name
-
-    @property
-    def tokenizer(self) -> Tokenizer:
-        """The inner target's tokenizer."""
-        return self._inner.tokenizer
-
-    @property
-    def max_length(self) -> int:
-        """The inner target's context."""
-        return self._inner.max_length
-
-    @property
-    def batch_tokens(self) -> int:
-        """The inner target's batch size."""
-        return self._inner.batch_tokens
-
-    @property
-    def n_read(self) -> int | None:
-        """What the inner target has read of prompts, if it counts."""
-        return tokens_read(self._inner)
-
-    @property
-    def memory_tokens(self) -> int:
-        """What the inner target remembers of prompts."""
-        return tokens_remembered(self._inner)
-
-    @property
-    def searches_beams(self) -> bool:
-        """Whether the inner target does."""
-        return searches_beams(self._inner)
-
-    def describe(self) -> dict[str, str]:
-        """The inner target's facts."""
-        return self._inner.describe()
-
-    def generate(
-        self,
-        prompts: Sequence[Sequence[int]],
-        *,
-        max_new_tokens: int,
-        sampling: Sampling = GREEDY,
-        numbers: Sequence[int] | None = None,
-        stop: str = "",
-        one_line: bool = False,
-    ) -> list[list[int]]:
-        """What the inner target writes."""
-        return self._inner.generate(
-            prompts,
-            max_new_tokens=max_new_tokens,
-            sampling=sampling,
-            numbers=numbers,
-            stop=stop,
-            one_line=one_line,
-        )
-
-    def top_token(self, prompts: Sequence[Sequence[int]]) -> list[int]:
-        """What the inner target says."""
-        return self._inner.top_token(prompts)
-
-    def execute(self, batch: Batch) -> list[TokenStats]:
-        """What the inner target says."""
-        return self._inner.execute(batch)
-
-    def next_token_probabilities(
-        self, prompts: Sequence[Sequence[int]], *, top: int = 100, among: IntArray | None = None
-    ) -> tuple[IntArray, FloatArray]:
-        """What the inner target says."""
-        inner = cast("NextTokenTarget", self._inner)
-        return inner.next_token_probabilities(prompts, top=top, among=among)
 
 
 class SampledTarget(DefendedTarget):
@@ -156,25 +60,8 @@ class SampledTarget(DefendedTarget):
         super().__init__(inner, about)
         self._draws = draws
 
-    def generate(
-        self,
-        prompts: Sequence[Sequence[int]],
-        *,
-        max_new_tokens: int,
-        sampling: Sampling = GREEDY,
-        numbers: Sequence[int] | None = None,
-        stop: str = "",
-        one_line: bool = False,
-    ) -> list[list[int]]:
-        """Draws."""
-        return super().generate(
-            prompts,
-            max_new_tokens=max_new_tokens,
-            sampling=dataclasses.replace(self._draws, fewest=sampling.fewest),
-            numbers=numbers,
-            stop=stop,
-            one_line=one_line,
-        )
+    def _drawn(self, sampling: Sampling) -> Sampling:
+        return dataclasses.replace(self._draws, fewest=sampling.fewest)
 
 
 class RewrittenTarget(DefendedTarget):

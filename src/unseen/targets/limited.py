@@ -9,32 +9,13 @@ from typing import Any, cast
 import numpy as np
 
 from unseen.errors import AccessError, ConfigError
-from unseen.targets.access import (
-    Access,
-    InsideTarget,
-    LogprobTarget,
-    NextTokenTarget,
-    WhiteBoxTarget,
-    is_adapted,
-    searches_beams,
-    tokens_read,
-    tokens_remembered,
-)
+from unseen.targets.access import Access, InsideTarget, LogprobTarget, WhiteBoxTarget, is_adapted
 from unseen.targets.looks import Look, Seen, StepLook
-from unseen.types import (
-    GREEDY,
-    Batch,
-    Encoded,
-    FloatArray,
-    IntArray,
-    Passage,
-    Sampling,
-    Tokenizer,
-    TokenStats,
-)
+from unseen.targets.wrapped import WrappedTarget
+from unseen.types import Batch, Encoded, FloatArray, IntArray, Passage, TokenStats
 
 
-class LimitedTarget:
+class LimitedTarget(WrappedTarget):
     """A target at a lower rung of the ladder: it withholds what the rung does not give.
 
     Args:
@@ -51,8 +32,7 @@ class LimitedTarget:
                 f"got --access {access.word}, but {inner.name} gives {inner.access.word} at most",
                 fix="--access caps what attacks may use; it cannot raise it",
             )
-        self._inner = inner
-        self.access = access
+        super().__init__(inner, access)
 
     @property
     def most(self) -> Access:
@@ -60,73 +40,14 @@ class LimitedTarget:
         return self._inner.access
 
     @property
-    def name(self) -> str:
-        """The inner target's name."""
-        return self._inner.name
-
-    @property
     def fingerprint(self) -> str:
         """Another rung gives other answers, so it has another fingerprint."""
         return f"{self._inner.fingerprint}@{self.access.name}"
 
-    @property
-    def tokenizer(self) -> Tokenizer:
-        """The inner target's tokenizer."""
-        return self._inner.tokenizer
-
-    @property
-    def max_length(self) -> int:
-        """The inner target's context."""
-        return self._inner.max_length
-
-    @property
-    def batch_tokens(self) -> int:
-        """The inner target's batch size."""
-        return self._inner.batch_tokens
-
-    @property
-    def n_read(self) -> int | None:
-        """What the inner target has read of prompts, if it counts."""
-        return tokens_read(self._inner)
-
-    @property
-    def searches_beams(self) -> bool:
-        """Whether the inner target does."""
-        return searches_beams(self._inner)
-
-    @property
-    def memory_tokens(self) -> int:
-        """What the inner target remembers of prompts."""
-        return tokens_remembered(self._inner)
-
-    def describe(self) -> dict[str, str]:
-        """The inner target's facts."""
-        return self._inner.describe()
-
-    def generate(
-        self,
-        prompts: Sequence[Sequence[int]],
-        *,
-        max_new_tokens: int,
-        sampling: Sampling = GREEDY,
-        numbers: Sequence[int] | None = None,
-        stop: str = "",
-        one_line: bool = False,
-    ) -> list[list[int]]:
-        """Text is on the lowest rung."""
-        return self._inner.generate(
-            prompts,
-            max_new_tokens=max_new_tokens,
-            sampling=sampling,
-            numbers=numbers,
-            stop=stop,
-            one_line=one_line,
-        )
-
     def top_token(self, prompts: Sequence[Sequence[int]]) -> list[int]:
         """Needs LABEL."""
         self._need(Access.LABEL)
-        return self._inner.top_token(prompts)
+        return super().top_token(prompts)
 
     def execute(self, batch: Batch) -> list[TokenStats]:
         """Needs LABEL; there only the first choices are given, on LOGPROB no moments.
@@ -135,7 +56,7 @@ class LimitedTarget:
             AccessError: on the TEXT rung, or where the inner target does not tell first choices.
         """
         self._need(Access.LABEL)
-        answers = self._inner.execute(batch)
+        answers = super().execute(batch)
         if self.access >= Access.LOGIT:
             return answers
         if self.access >= Access.LOGPROB:
@@ -152,8 +73,7 @@ class LimitedTarget:
     ) -> tuple[IntArray, FloatArray]:
         """Needs LOGIT."""
         self._need(Access.LOGIT)
-        inner = cast("NextTokenTarget", self._inner)
-        return inner.next_token_probabilities(prompts, top=top, among=among)
+        return super().next_token_probabilities(prompts, top=top, among=among)
 
     def after_step(
         self, examples: Sequence[Encoded], *, learning_rate: float

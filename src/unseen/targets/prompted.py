@@ -9,14 +9,7 @@ from dataclasses import replace
 from unseen.errors import ConfigError
 from unseen.targets.access import LogprobTarget
 from unseen.targets.defended import DefendedTarget
-from unseen.types import (
-    GREEDY,
-    Batch,
-    FloatArray,
-    IntArray,
-    Sampling,
-    TokenStats,
-)
+from unseen.types import Batch, TokenStats
 
 
 class PromptedTarget(DefendedTarget):
@@ -54,44 +47,13 @@ class PromptedTarget(DefendedTarget):
         """What is left of the inner target's context."""
         return self._inner.max_length - len(self._before)
 
-    def generate(
-        self,
-        prompts: Sequence[Sequence[int]],
-        *,
-        max_new_tokens: int,
-        sampling: Sampling = GREEDY,
-        numbers: Sequence[int] | None = None,
-        stop: str = "",
-        one_line: bool = False,
-    ) -> list[list[int]]:
-        """Continuations of the prompt and what is sent after it."""
-        return super().generate(
-            [self._whole(prompt) for prompt in prompts],
-            max_new_tokens=max_new_tokens,
-            sampling=sampling,
-            numbers=numbers,
-            stop=stop,
-            one_line=one_line,
-        )
-
-    def top_token(self, prompts: Sequence[Sequence[int]]) -> list[int]:
-        """The most likely next token behind the prompt."""
-        return super().top_token([self._whole(prompt) for prompt in prompts])
-
     def execute(self, batch: Batch) -> list[TokenStats]:
         """Statistics behind the prompt, which is read once a batch."""
-        rows = tuple(replace(row, context=self._whole(row.context)) for row in batch.requests)
-        prefix = () if batch.growing else self._whole(batch.prefix)
+        rows = tuple(replace(row, context=self._sent(row.context)) for row in batch.requests)
+        prefix = () if batch.growing else self._sent(batch.prefix)
         return super().execute(replace(batch, prefix=prefix, requests=rows))
 
-    def next_token_probabilities(
-        self, prompts: Sequence[Sequence[int]], *, top: int = 100, among: IntArray | None = None
-    ) -> tuple[IntArray, FloatArray]:
-        """The distribution behind the prompt."""
-        whole = [self._whole(prompt) for prompt in prompts]
-        return super().next_token_probabilities(whole, top=top, among=among)
-
-    def _whole(self, ids: Sequence[int]) -> tuple[int, ...]:
+    def _sent(self, prompt: Sequence[int]) -> tuple[int, ...]:
         """All that the model reads: the text begins once."""
-        sent = ids[1:] if ids and ids[0] == self._begin else ids
+        sent = prompt[1:] if prompt and prompt[0] == self._begin else prompt
         return (*self._before, *sent)
