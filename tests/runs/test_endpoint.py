@@ -133,6 +133,12 @@ def test_a_budget_holds_for_all_attempts(server: Server, capsys: Any) -> None:
     assert len(of_records) - len(set(of_records)) <= 8
 
 
+def test_a_plan_takes_as_long_as_the_rate_allows(server: Server) -> None:
+    forecast = unseen.plan("openai/tiny", **choices(server, rpm=600))
+    time = forecast.asked["target"].texts.time
+    assert time.bounds[0] >= 2 * 2 * N / 10
+
+
 def test_a_plan_counts_before_anything_is_spent(server: Server, capsys: Any) -> None:
     assert run(["plan", *flags(server, "--max-requests", "50")]) == 0
     told = capsys.readouterr().out

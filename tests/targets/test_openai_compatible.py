@@ -321,6 +321,8 @@ def test_what_is_wrong_is_said_before_anything_is_sent(serve: Any, monkeypatch: 
     for url in ("localhost:8000", "http://", "http://host:port/v1", "ftp://host"):
         with pytest.raises(ConfigError, match="no address"):
             OpenAITarget("tiny", base_url=url)
+    with pytest.raises(ConfigError, match="got rpm=0"):
+        target(server, rpm=0)
     server.script = [fault(400, f"strange {SECRET} thing", code="odd")]
     with pytest.raises(TargetError, match="strange … thing"):
         target(server)

@@ -1,3 +1,4 @@
+import itertools
 import threading
 import time
 
@@ -26,6 +27,27 @@ def test_so_many_at_once_and_no_more() -> None:
     for thread in threads:
         thread.join()
     assert most == [2]
+
+
+def test_so_many_a_minute_and_no_more() -> None:
+    pace, begun = Pace(8, rpm=1200), []
+
+    def work() -> None:
+        with pace.turn(threading.Event()):
+            begun.append(time.monotonic())
+            time.sleep(0.12)  # others begin meanwhile
+
+    threads = [threading.Thread(target=work) for _ in range(5)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert all(later - one >= 0.049 for one, later in itertools.pairwise(sorted(begun)))
+    pace.slower(0.2)  # what the endpoint asks for is longer
+    started = time.monotonic()
+    with pace.turn(threading.Event()):
+        pass
+    assert time.monotonic() - started >= 0.2
 
 
 def test_halves_and_grows_by_one_a_round() -> None:

@@ -39,6 +39,7 @@ def doctor(
     base_url: str | None = None,
     api: Literal["chat", "completions"] | None = None,
     api_key_env: str | None = None,
+    rpm: float | None = None,
     timeout: float | None = None,
     max_retries: int | None = None,
     cache_dir: Path | None = None,
@@ -68,6 +69,7 @@ def doctor(
         base_url: where the endpoint of openai/NAME is, up to /v1.
         api: what the endpoint is sent: chat or completions.
         api_key_env: environment variable that holds the endpoint's key.
+        rpm: requests a minute that the endpoint is sent, at most.
         timeout: seconds after which an answer of the endpoint is given up.
         max_retries: times that a request is sent again.
         cache_dir: where answers and converted models are kept.
@@ -93,6 +95,7 @@ def doctor(
         "base_url": base_url,
         "api": api,
         "api_key_env": api_key_env,
+        "rpm": rpm,
         "timeout": timeout,
         "max_retries": max_retries,
         "cache_dir": cache_dir,

@@ -203,6 +203,9 @@ class EndpointChoices(Choices):
         le=1024,
         description="requests under way at once, at most; fewer where it complains",
     )
+    rpm: float | None = Field(
+        None, gt=0, description="requests a minute, at most, of each endpoint; evenly spread"
+    )
     timeout: float = Field(
         60.0, gt=0, le=86_400, description="seconds after which an answer is given up"
     )

@@ -320,7 +320,7 @@ def texts_of(
     distinct, todo = writing.remaining(prompts)
     time_ = None
     if todo and isinstance(model.target, EachAlone):
-        time_ = _time_to_send(model, model.target, todo, config.concurrency)
+        time_ = _time_to_send(model, model.target, todo, config)
     elif todo:
         sheet = todo[len(todo) // 2]
         try:
@@ -352,7 +352,9 @@ def _read_of(model: Model, row: Prompt) -> int:
     return tokens_of(model.target.tokenizer, len(row.ids))
 
 
-def _time_to_send(model: Model, target: EachAlone, todo: Sequence[Sheet], at_once: int) -> Timing:
+def _time_to_send(
+    model: Model, target: EachAlone, todo: Sequence[Sheet], config: AuditChoices
+) -> Timing:
     """From a few prompts that are sent one after another, each of them a request that may cost money."""
     rows = [row for sheet in todo for row in sheet.prompts]
     some = [rows[(2 * i + 1) * len(rows) // (2 * _SENT)] for i in range(min(_SENT, len(rows)))]
@@ -362,10 +364,15 @@ def _time_to_send(model: Model, target: EachAlone, todo: Sequence[Sheet], at_onc
         list(target.each([row]))
         took.append(time.perf_counter() - started)
     # As if as many as may be were under way all the time.
-    rounds = len(rows) / min(at_once, len(rows))
+    rounds = len(rows) / min(config.concurrency, len(rows))
+    at_least = 60 * len(rows) / config.rpm if config.rpm else 0.0
+    mean, low, high = (
+        round(max(at_least, rounds * seconds), 1)
+        for seconds in (sum(took) / len(took), min(took), max(took))
+    )
     return Timing(
-        seconds=round(rounds * sum(took) / len(took), 1),
-        bounds=(round(rounds * min(took), 1), round(rounds * max(took), 1)),
+        seconds=mean,
+        bounds=(low, high),
         batches=len(some),
         tokens=sum(_read_of(model, row) for row in some),
     )

@@ -166,6 +166,7 @@ class Endpoint:
         api: "chat" or "completions".
         key_name: the environment variable that holds the key.
         concurrency: requests under way at once, at most.
+        rpm: requests a minute, at most; None for as many as there are.
         timeout: seconds after which an answer is given up.
         max_retries: times that a question is asked again.
         max_requests: requests in all; None for as many as there are.
@@ -188,6 +189,7 @@ class Endpoint:
         api: Api,
         key_name: str,
         concurrency: int,
+        rpm: float | None,
         timeout: float,
         max_retries: int,
         max_requests: int | None,
@@ -214,7 +216,7 @@ class Endpoint:
         self._timeout = timeout
         self._attempts = max_retries + 1
         self.max_requests = max_requests
-        self.pace = Pace(concurrency)
+        self.pace = Pace(concurrency, rpm)
         self.counts = Counts()
 
     def ask(

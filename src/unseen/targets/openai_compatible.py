@@ -44,6 +44,7 @@ class OpenAITarget:
         api: "chat" sends messages, "completions" one text that the model goes on with.
         access: "text"; higher rungs are not read.
         concurrency: requests under way at once, at most; fewer where the endpoint complains.
+        rpm: requests a minute, at most, evenly spread; None for no limit.
         timeout: seconds after which an answer is given up.
         max_retries: times that a question is asked again.
         max_requests: requests in all, those that are sent again included; None for no limit.
@@ -69,6 +70,7 @@ class OpenAITarget:
         api: Api = "chat",
         access: str = "text",
         concurrency: int = 8,
+        rpm: float | None = None,
         timeout: float = 60.0,
         max_retries: int = 5,
         max_requests: int | None = None,
@@ -78,6 +80,8 @@ class OpenAITarget:
             raise ConfigError(
                 f"got access {access!r}, but an endpoint gives text alone", fix="access='text'"
             )
+        if rpm is not None and rpm <= 0:
+            raise ConfigError(f"got rpm={rpm:g}", fix="rpm above 0, or None for no limit")
         if api not in ("chat", "completions") or concurrency < 1 or max_retries < 0 or timeout <= 0:
             raise ConfigError(
                 f"got api={api!r}, concurrency={concurrency}, max_retries={max_retries}, "
@@ -97,6 +101,7 @@ class OpenAITarget:
             api=api,
             key_name=api_key_env,
             concurrency=concurrency,
+            rpm=rpm,
             timeout=timeout,
             max_retries=max_retries,
             max_requests=max_requests,

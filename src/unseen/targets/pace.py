@@ -20,10 +20,12 @@ class Pace:
 
     Args:
         most: requests that are under way at once, at most.
+        rpm: requests that begin in a minute, at most, evenly spread; None for as many as there are.
     """
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int, rpm: float | None = None) -> None:
         self._most = most
+        self._gap = 60 / rpm if rpm else 0.0
         self._allowed = float(most)
         self._under_way = 0
         self._from = 0.0
@@ -51,6 +53,7 @@ class Pace:
             else:
                 raise Stopped
             self._under_way += 1
+            self._from = time.monotonic() + self._gap
         try:
             yield
         finally:
