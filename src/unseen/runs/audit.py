@@ -8,26 +8,27 @@ from __future__ import annotations
 
 import os
 import time
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from unseen.attacks.base import needs_shadows
 from unseen.data.records import Records
 from unseen.data.templates import RecordEncoder, check_layout
+from unseen.runs.answers import answers, answers_so_far
 from unseen.runs.apart import ApartSet, Repeated, facts_of, file_of, judged_apart
-from unseen.runs.collect import Cost, Model, Progress, Shadow, collect, prompts_of
+from unseen.runs.collect import Measured, Model, Progress, Shadow, collect, prompts_of
+from unseen.runs.ending import Report, complete, run_facts, seal, write_results
 from unseen.runs.fillers import filler_facts, fillers_of_target, open_fillers, tried
 from unseen.runs.folder import RunFolder
-from unseen.runs.header import begin, open_folder, stopping
+from unseen.runs.header import Note, asking, begin, open_folder
 from unseen.runs.inside.directed import check_width
 from unseen.runs.inside.drifted import drifted, stability
 from unseen.runs.inside.layers import by_layer
 from unseen.runs.judge import Judge
-from unseen.runs.lending import SKETCH, borrow, check_apart, keep, lend, sketched
+from unseen.runs.lending import borrow, check_apart, keep_sketch, sketched
 from unseen.runs.lent import Lent
-from unseen.runs.metered import check_budget, counting, endpoint_of, in_a_line
+from unseen.runs.metered import check_budget, endpoint_of
 from unseen.runs.models import (
     OTHER_FORMAT,
     OTHER_TOKENS,
@@ -55,15 +56,13 @@ from unseen.runs.prepared import (
     too_few_known,
     too_few_to_learn,
 )
-from unseen.runs.provenance import now
-from unseen.runs.results import SCHEMA_VERSION, Apart, Check, Results, RunFacts, ThreatModel
+from unseen.runs.results import Apart, Check, Results, ThreatModel
 from unseen.runs.shadows import find_shadows, refuse_informed
 from unseen.runs.shadows import notes as shadow_notes
 from unseen.runs.subjects import Scored, Subjects
 from unseen.runs.training.run_of import of_other_bases, of_run, records_of_run
 from unseen.runs.training.self_prompt import who_taught
 from unseen.runs.validity import concluded
-from unseen.scoring.store import Store
 from unseen.signals.base import (
     CONTROL,
     GENERATOR,
@@ -71,24 +70,18 @@ from unseen.signals.base import (
     SHADOW,
     SURROGATE,
     TARGET,
-    Observations,
     Shown,
     corpus_needed,
     helpers_needed,
 )
 from unseen.signals.neighbours import RefilledLikelihoods
 from unseen.signals.similarity import load_encoders
-from unseen.targets.files import default_cache
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from unseen.runs.config import AuditChoices, FinetuneAudit
+    from unseen.runs.config import FinetuneAudit
+    from unseen.scoring.store import Store
     from unseen.targets.access import LogprobTarget
     from unseen.targets.fillers import Filler
-
-Note = Callable[[str], None]
-Report = Callable[[RunFolder, Results], None]
 
 LIMITATIONS = (
     "The numbers hold for this model, these records and these attacks; they do not show that "
@@ -150,7 +143,7 @@ def audit(
     with folder.locked():
         about = _begin(folder, start)
         say(f"run folder {folder.path}")
-        with stopping(folder, about), counting(start.models, folder, about):
+        with asking(start.models, folder, about, say):
             _check_budget(start)
             preflight = checked_first(
                 config,
@@ -162,19 +155,14 @@ def audit(
                 shadows=start.shadows,
                 signals=start.plan.signals,
             )
-            with Store(answers_file(config) if config.cache else None) as store:
+            with answers(config) as store:
                 measured = _measure(start, start.prepared.judged, store, progress)
                 # After the others, whose batches are what they are without these.
                 apart = [
                     _measure(start, one.records, store, progress) for one in start.prepared.apart
                 ]
-        asked = in_a_line(start.models)
-        if asked is not None:
-            say(f"endpoint   {asked}")
         results = _finish(folder, start, about, preflight, measured, apart, started)
-        if report is not None:
-            report(folder, results)
-        folder.write_manifest()
+        seal(folder, results, report)
     return folder, results
 
 
@@ -329,13 +317,14 @@ def _begin(folder: RunFolder, start: Ready) -> dict[str, Any]:
         "fingerprints": {role: model.target.fingerprint for role, model in start.models.items()}
         | {name: shadow.fingerprint for name, shadow in numbered(start.shadows)},
     }
-    about = begin(folder, start.config, scenario="finetune", plan=start.identity, facts=facts)
-    folder.write_rows(
-        "data/dropped.csv",
-        ("id", "side", "reason", "other_id"),
-        ((d.id, d.side, d.reason, d.other_id) for d in start.prepared.dropped),
+    return begin(
+        folder,
+        start.config,
+        scenario="finetune",
+        plan=start.identity,
+        facts=facts,
+        dropped=start.prepared.dropped,
     )
-    return about
 
 
 def numbered(shadows: Sequence[Shadow]) -> list[tuple[str, Shadow]]:
@@ -354,15 +343,7 @@ def _described(prepared: Prepared) -> dict[str, Any]:
     }
 
 
-def answers_file(config: AuditChoices) -> Path:
-    """Where answers are kept, if they are."""
-    return (config.cache_dir or default_cache()) / "answers.sqlite"
-
-
 # --- measure, score, judge --------------------------------------------------------------------
-
-
-Measured = tuple[Observations, Cost]
 
 
 def _check_budget(start: Ready) -> None:
@@ -373,13 +354,12 @@ def _check_budget(start: Ready) -> None:
     """
     if endpoint_of(start.models) is None:
         return
-    file = answers_file(start.config)
     sets = (start.prepared.judged, *(one.records for one in start.prepared.apart))
     asked = (
         prompts_of(start.plan.signals, records.records, start.models, shown=start.shown)
         for records in sets
     )
-    with Store(file if start.config.cache and file.is_file() else None) as store:
+    with answers_so_far(start.config) as store:
         check_budget(start.models, asked, store)
 
 
@@ -422,15 +402,7 @@ def _finish(
     data = data_facts(config, start.prepared, target.encoder, lengths, truncated)
     probed = {TARGET: plan.attacks, REFERENCE: plan.control, CONTROL: plan.control_model}
     results = Results(
-        run=RunFacts(
-            id=folder.path.name,
-            created=about["created"],
-            tool=about["tool"],
-            scenario="finetune",
-            seed=config.seed,
-            plan=start.identity,
-            seconds=round(time.monotonic() - started, 1),
-        ),
+        run=run_facts(about, started),
         target=target.target.describe(),
         reference=_reference_facts(start),
         shadows=tuple(dict(shadow.facts) for shadow in start.shadows),
@@ -451,20 +423,9 @@ def _finish(
         layers=by_layer(judge, probed, observations),
         **concluded(judge, verdicts, data, preflight),
     )
-    folder.write_table("records.parquet", judge.table(verdicts.scored))
-    folder.write_json("results.json", results.model_dump(mode="json"))
-    known_again = sketched(judged.records)
-    folder.write_json(SKETCH, {"schema_version": SCHEMA_VERSION, "sketch": known_again})
-    lent = lend(plan.attacks, verdicts.scored.target, observations, subjects, results, known_again)
-    keep(folder, start.lent, lent)
-    costs = [cost, *(of_set for _, of_set in apart)]
-    about["attempts"][-1] |= {
-        "ended": now(),
-        "status": "complete",
-        "requests_scored": _summed(one.scored for one in costs),
-        "tokens_read": _summed(one.tokens for one in costs),
-    }
-    folder.write_json("run.json", about | {"status": "complete"})
+    keep_sketch(folder, judged.records)
+    write_results(folder, results, judge, verdicts, plan.attacks, observations, start.lent)
+    complete(folder, about, [cost, *(of_set for _, of_set in apart)])
     return results
 
 
@@ -486,14 +447,6 @@ def _judged_apart(
     )
     folder.write_table(file_of(one.kind), judge.table(scored))
     return judged_apart(facts_of(one, cost.requests), judge, attacks, scored, main)
-
-
-def _summed(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
-    """Counts by role, of all sets together."""
-    found: Counter[str] = Counter()
-    for one in counts:
-        found.update(one)
-    return dict(found)
 
 
 def _reference_facts(start: Ready) -> dict[str, str] | None:

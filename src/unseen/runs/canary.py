@@ -22,9 +22,11 @@ from unseen.data.canaries import CanaryKey
 from unseen.errors import ConfigError, UnknownNameError, UsageError
 from unseen.metrics import one_run
 from unseen.metrics.interval import clopper_pearson
-from unseen.runs.audit import Note, Report, audit
+from unseen.runs.audit import audit
 from unseen.runs.config import AUTO, CanaryAudit, made_of
+from unseen.runs.ending import Report
 from unseen.runs.folder import RunFolder
+from unseen.runs.header import Note
 from unseen.runs.plan import changed
 from unseen.runs.results import Check, Epsilon, Results
 from unseen.runs.subjects import Subjects

@@ -119,6 +119,10 @@ class Cost:
             count[role] = count.get(role, 0) + n
 
 
+Measured = tuple[Observations, Cost]
+"""What was measured of some records, and what it took."""
+
+
 def collect(
     signals: Iterable[Signal],
     records: Sequence[Record],
@@ -130,7 +134,7 @@ def collect(
     batch_tokens: int | None = None,
     budget: Budget | None = None,
     progress: Progress | None = None,
-) -> tuple[Observations, Cost]:
+) -> Measured:
     """Measures signals of records.
 
     Args:

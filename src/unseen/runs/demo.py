@@ -23,8 +23,8 @@ from unseen.targets.quiet import quiet
 from unseen.training.finetune import Recipe, finetune, save
 
 if TYPE_CHECKING:
-    from unseen.runs.audit import Note
     from unseen.runs.collect import Progress
+    from unseen.runs.header import Note
     from unseen.types import Record
 
 HUB_NAME = "HuggingFaceTB/SmolLM2-135M-Instruct"

@@ -16,8 +16,10 @@ from pydantic import Field
 from unseen.attacks import label
 from unseen.errors import OutOfMemoryError
 from unseen.metrics.roc import resolution
-from unseen.runs.audit import Note, Ready, answers_file, ready
+from unseen.runs.answers import answers_so_far
+from unseen.runs.audit import Ready, ready
 from unseen.runs.collect import Model, Progress, glances_of, prompts_of, questions
+from unseen.runs.header import Note
 from unseen.runs.metered import endpoint_of, left_to_send
 from unseen.runs.models import described
 from unseen.runs.rendered import rendered
@@ -183,10 +185,9 @@ def estimate(
     """
     start = ready(config, target=target, records=records, say=note or (lambda _: None))
     prepared, models, plan = start.prepared, start.models, start.plan
-    file = answers_file(config)
     notes: list[str] = []
     asked: dict[str, Asked] = {}
-    with Store(file if config.cache and file.is_file() else None) as store:
+    with answers_so_far(config) as store:
         prompts = joined(
             prompts_of(plan.signals, records.records, models, shown=start.shown)
             for records in _sets(start)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -11,10 +11,16 @@ from typing import TYPE_CHECKING, Any
 from unseen import __version__
 from unseen.errors import BudgetError, ConfigError
 from unseen.runs.folder import LOCK, RunFolder, find_unfinished, point_latest, slug
+from unseen.runs.metered import counting, in_a_line
 from unseen.runs.provenance import now, versions
 
 if TYPE_CHECKING:
+    from unseen.data.duplicates import Dropped
+    from unseen.runs.collect import Model
     from unseen.runs.config import AuditChoices
+
+Note = Callable[[str], None]
+"""Told, in a sentence, what the user should know."""
 
 
 def open_folder(config: AuditChoices, plan: str, name: str) -> RunFolder:
@@ -48,7 +54,13 @@ def open_folder(config: AuditChoices, plan: str, name: str) -> RunFolder:
 
 
 def begin(
-    folder: RunFolder, config: AuditChoices, *, scenario: str, plan: str, facts: Mapping[str, Any]
+    folder: RunFolder,
+    config: AuditChoices,
+    *,
+    scenario: str,
+    plan: str,
+    facts: Mapping[str, Any],
+    dropped: Sequence[Dropped],
 ) -> dict[str, Any]:
     """Writes the header of the run; returns it, with this attempt as the last.
 
@@ -58,6 +70,7 @@ def begin(
         scenario: kind of audit.
         plan: identity of the plan.
         facts: of data and models: data, models, fingerprints.
+        dropped: records that are left out, as data/dropped.csv names them.
     """
     about: dict[str, Any] = {"created": now(), "attempts": [], "preflight": None}
     if (folder.path / "run.json").is_file():
@@ -79,12 +92,36 @@ def begin(
     folder.unsealed()
     folder.write_json("run.json", about)
     folder.write_text("config.yaml", _yaml(config))
+    folder.write_rows(
+        "data/dropped.csv",
+        ("id", "side", "reason", "other_id"),
+        ((one.id, one.side, one.reason, one.other_id) for one in dropped),
+    )
     point_latest(folder.path)
     return about
 
 
 @contextmanager
-def stopping(folder: RunFolder, about: dict[str, Any]) -> Iterator[None]:
+def asking(
+    models: Mapping[str, Model], folder: RunFolder, about: dict[str, Any], say: Note
+) -> Iterator[None]:
+    """As long as the context lasts, models are asked; what that took is noted down, however it ends.
+
+    Args:
+        models: role -> model.
+        folder: the run folder.
+        about: its header, run.json.
+        say: told, where nothing went wrong, what endpoints were asked.
+    """
+    with _stopping(folder, about), counting(models, folder, about):
+        yield
+    asked = in_a_line(models)
+    if asked is not None:
+        say(f"endpoint   {asked}")
+
+
+@contextmanager
+def _stopping(folder: RunFolder, about: dict[str, Any]) -> Iterator[None]:
     """Notes down that a run was stopped by its budget."""
     try:
         yield

@@ -19,7 +19,7 @@ from unseen.data.sketch import is_sketch, shared, sketch
 from unseen.errors import ConfigError, UnscorableError
 from unseen.runs.fused import sources
 from unseen.runs.lent import Lent, LentFusion
-from unseen.runs.results import Results
+from unseen.runs.results import SCHEMA_VERSION, Results
 from unseen.signals.learned import Learned
 from unseen.signals.scores import AttackScores, learned
 
@@ -177,6 +177,11 @@ def check_apart(lent: Lent, judged: str | None) -> None:
 def sketched(records: Iterable[Record]) -> str:
     """A sketch of what records say."""
     return sketch(record.text for record in records)
+
+
+def keep_sketch(folder: RunFolder, records: Iterable[Record]) -> None:
+    """Writes a sketch of the records that a run has judged."""
+    folder.write_json(SKETCH, {"schema_version": SCHEMA_VERSION, "sketch": sketched(records)})
 
 
 def sketch_kept(folder: RunFolder) -> str | None:

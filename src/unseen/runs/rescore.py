@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import shlex
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +23,12 @@ from unseen.attacks.transferred import Transferred
 from unseen.errors import ConfigError
 from unseen.runs.apart import again
 from unseen.runs.config import AuditChoices, FinetuneAudit, StatisticsChoices, made_of
+from unseen.runs.ending import Report, seal, write_results
 from unseen.runs.folder import RunFolder
 from unseen.runs.fused import obstacles, repeated, sources
 from unseen.runs.inside.drifted import drifted, stability
 from unseen.runs.judge import PROMPTED, TRAINED, Judge, Verdicts
-from unseen.runs.lending import FILE, borrow, check_apart, keep, kept, lend, sketch_kept
+from unseen.runs.lending import FILE, borrow, check_apart, kept, sketch_kept
 from unseen.runs.lent import Lent, borrower, lacking, refusal
 from unseen.runs.plan import of_scenario
 from unseen.runs.prompt.config import PromptAudit
@@ -61,7 +62,7 @@ def rescore(
     attacks: tuple[str, ...] = (),
     *,
     trained_from: str | None = None,
-    report: Callable[[RunFolder, Results], None] | None = None,
+    report: Report | None = None,
     **choices: Any,
 ) -> tuple[RunFolder, Results]:
     """Scores and judges a finished run again; results.json and records.parquet are replaced.
@@ -126,16 +127,8 @@ def rescore(
         now = {name: getattr(config, name) for name in StatisticsChoices.model_fields}
         folder.unsealed()
         folder.write_json("run.json", done.about | {"config": done.config | now})
-        folder.write_table("records.parquet", judge.table(verdicts.scored))
-        folder.write_json("results.json", results.model_dump(mode="json"))
-        keep(
-            folder,
-            lent,
-            lend(run, verdicts.scored.target, observations, subjects, results, sketch_kept(folder)),
-        )
-        if report is not None:
-            report(folder, results)
-        folder.write_manifest()
+        write_results(folder, results, judge, verdicts, run, observations, lent)
+        seal(folder, results, report)
     return folder, results
 
 

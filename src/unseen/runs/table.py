@@ -13,14 +13,13 @@ import numpy as np
 from unseen.attacks import create, label
 from unseen.attacks.base import Attack, is_fitted, is_fusing
 from unseen.errors import AccessError, ConfigError, UsageError, need
-from unseen.runs.audit import answers_file
+from unseen.runs.answers import answers
 from unseen.runs.collect import Progress, collect
 from unseen.runs.config import FinetuneAudit, LayoutChoices
 from unseen.runs.fillers import fillers_of_target, open_fillers, tried
 from unseen.runs.models import open_models
 from unseen.runs.plan import changed, obstacle_of
 from unseen.runs.shadows import find_shadows
-from unseen.scoring.store import Store
 from unseen.signals.base import TARGET, Shown, helpers_needed, known_needed, population_wanted
 from unseen.types import FloatArray, Record, Scores
 
@@ -139,7 +138,7 @@ def tabulate(
     shadows = find_shadows(config, models)
     fillers |= fillers_of_target(config, signals, models[TARGET].target)
     tried(fillers, [record.response for record in records])
-    with Store(answers_file(config) if config.cache else None) as store:
+    with answers(config) as store:
         seen, _ = collect(
             signals,
             records,

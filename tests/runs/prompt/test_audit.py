@@ -279,6 +279,7 @@ def test_a_model_that_answers_otherwise_each_time_is_refused(tmp_path: Path) -> 
         audit(tmp_path, Moody(strength=16.0), run_dir=tmp_path / "run")
     about = json.loads((tmp_path / "run" / "run.json").read_text())
     assert about["status"] == "refused"
+    assert not (tmp_path / "cache" / "answers.sqlite").exists()
 
 
 def test_faults_of_template_records_and_attacks_are_said_at_once(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 from unseen.attacks.base import Known, score_each
 from unseen.metrics.advantage import best_threshold
 from unseen.metrics.crossfit import fitted_threshold
-from unseen.runs.audit import answers_file
+from unseen.runs.answers import answers_file
 from unseen.runs.config import configure_statistics
 from unseen.runs.judge import Judge
 from unseen.runs.prompt.audit import audit_prompt

@@ -15,17 +15,17 @@ from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from unseen import __version__
 from unseen.errors import BudgetError
 from unseen.prompts.templates import PromptTemplate
-from unseen.runs.audit import Measured, Note, Report, answers_file
-from unseen.runs.collect import Progress, collect
+from unseen.runs.answers import answers, answers_so_far
+from unseen.runs.collect import Measured, Progress, collect
+from unseen.runs.ending import Report, complete, run_facts, seal, write_results
 from unseen.runs.fillers import filler_facts
 from unseen.runs.folder import RunFolder
-from unseen.runs.header import begin, open_folder, stopping
+from unseen.runs.header import Note, asking, begin, open_folder
 from unseen.runs.judge import PROMPTED, Judge
-from unseen.runs.lending import SKETCH, keep, lend, sketched
-from unseen.runs.metered import counting, endpoint_of, in_a_line
+from unseen.runs.lending import keep_sketch
+from unseen.runs.metered import endpoint_of
 from unseen.runs.prompt.asked import Total, total
 from unseen.runs.prompt.cost import FREE_TEXT, accuracy, similarity
 from unseen.runs.prompt.defended import Seen, defence, fixed_scores, guarantee_facts
@@ -35,16 +35,13 @@ from unseen.runs.prompt.preflight import checked_first
 from unseen.runs.prompt.ready import Ready, in_words, ready
 from unseen.runs.prompt.settings import Setting
 from unseen.runs.prompt.validity import checks
-from unseen.runs.provenance import now
 from unseen.runs.results import (
-    SCHEMA_VERSION,
     Check,
     DataFacts,
     Defence,
     Number,
     PromptFacts,
     Results,
-    RunFacts,
     SettingResult,
     Side,
     ThreatModel,
@@ -52,12 +49,12 @@ from unseen.runs.results import (
 from unseen.runs.subjects import Scored, Subjects
 from unseen.runs.validity import conclude
 from unseen.scoring.asking import Budget
-from unseen.scoring.store import Store
 from unseen.signals.base import REFERENCE, SURROGATE, TARGET, Observations
 from unseen.types import Scores
 
 if TYPE_CHECKING:
     from unseen.runs.prompt.config import PromptAudit
+    from unseen.scoring.store import Store
     from unseen.targets.access import LogprobTarget
 
 SCENARIO = "prompt"
@@ -123,33 +120,26 @@ def audit_prompt(
     with folder.locked():
         about = _begin(folder, start)
         say(f"run folder {folder.path}")
-        with (
-            Store(answers_file(config) if config.cache else None) as store,
-            stopping(folder, about),
-            counting(start.models, folder, about),
-        ):
-            budget = _budget(start, about, store, say)
+        with asking(start.models, folder, about, say):
+            budget = _budget(start, about, say)
             preflight = checked_first(
                 config, start.model, start.main, start.plan.signals, folder, about, say
             )
-            # Closed at once: it writes to the run folder where it is stopped, and not some time later.
-            with closing(_kept_up(start.settings, folder, about, budget)) as settings:
-                measured = [
-                    _measure(start, setting, store, budget, _telling(progress, start, setting))
-                    for setting in settings
-                ]
-            alike = {
-                setting.name: similarity(
-                    start, setting.written(start.helpers, store), store, budget
-                )
-                for setting in start.settings
-            }
-        if (sent := in_a_line(start.models)) is not None:
-            say(f"endpoint   {sent}")
+            with answers(config) as store:
+                # Closed at once: it writes to the run folder where it is stopped, and not some time later.
+                with closing(_kept_up(start.settings, folder, about, budget)) as settings:
+                    measured = [
+                        _measure(start, setting, store, budget, _telling(progress, start, setting))
+                        for setting in settings
+                    ]
+                alike = {
+                    setting.name: similarity(
+                        start, setting.written(start.helpers, store), store, budget
+                    )
+                    for setting in start.settings
+                }
         results = _finish(folder, start, about, preflight, measured, alike, started)
-        if report is not None:
-            report(folder, results)
-        folder.write_manifest()
+        seal(folder, results, report)
     return folder, results
 
 
@@ -165,7 +155,14 @@ def _begin(folder: RunFolder, start: Ready) -> dict[str, Any]:
         "fingerprints": {role: model.target.fingerprint for role, model in models.items()},
         "settings": [one.name for one in start.settings],
     }
-    about = begin(folder, start.config, scenario=SCENARIO, plan=start.identity, facts=facts)
+    about = begin(
+        folder,
+        start.config,
+        scenario=SCENARIO,
+        plan=start.identity,
+        facts=facts,
+        dropped=start.dropped,
+    )
     folder.write_rows(
         "data/cases.csv",
         ("case", "record", "trial", "member", "position"),
@@ -180,15 +177,10 @@ def _begin(folder: RunFolder, start: Ready) -> dict[str, Any]:
             for case in setting.cases
         ),
     )
-    folder.write_rows(
-        "data/dropped.csv",
-        ("id", "side", "reason", "other_id"),
-        ((d.id, d.side, d.reason, d.other_id) for d in start.dropped),
-    )
     return about
 
 
-def _budget(start: Ready, about: Mapping[str, Any], store: Store, say: Note) -> Budget:
+def _budget(start: Ready, about: Mapping[str, Any], say: Note) -> Budget:
     """What may still be asked; says what is about to be, and refuses what would be too much.
 
     Raises:
@@ -200,7 +192,9 @@ def _budget(start: Ready, about: Mapping[str, Any], store: Store, say: Note) -> 
     endpoint = endpoint_of(start.models)
     if endpoint is not None:  # what was sent again counts too
         spent = max(spent, endpoint.counts.total)
-    asked = total(start.signals, ((s.records.records, *start.of(s)) for s in start.settings), store)
+    sets = ((one.records.records, *start.of(one)) for one in start.settings)
+    with answers_so_far(start.config) as store:
+        asked = total(start.signals, sets, store)
     say(_about_to_ask(start, asked))
     most = start.config.max_requests
     if most is not None and spent + asked.left > most:
@@ -290,8 +284,7 @@ def _finish(
     config, plan, setting = start.config, start.plan, start.main
     observations, cost = measured[0]
     folder.write_observations(observations, tokens=config.keep_tokens)
-    subjects = _subjects(start, setting)
-    judge = Judge(config, subjects, start.lent, PROMPTED)
+    judge = Judge(config, _subjects(start, setting), start.lent, PROMPTED)
     verdicts = judge.judge(plan.attacks, plan.control, observations)
     prompt = _facts(start, observations)
     target = start.model.target
@@ -312,15 +305,7 @@ def _finish(
                 defence(what, its, found.attacks, scores[before], scored.target, scored.fixed)
             )
     results = Results(
-        run=RunFacts(
-            id=folder.path.name,
-            created=about["created"],
-            tool=f"unseen {__version__}",
-            scenario=SCENARIO,
-            seed=config.seed,
-            plan=start.identity,
-            seconds=round(time.monotonic() - started, 1),
-        ),
+        run=run_facts(about, started),
         target=target.describe(),
         access=target.access.word,
         data=_data_facts(start),
@@ -336,20 +321,9 @@ def _finish(
         out_of_scope=OUT_OF_SCOPE,
         **conclude(verdicts, (*preflight, *checks(judge, verdicts, prompt))),
     )
-    folder.write_table("records.parquet", judge.table(verdicts.scored))
-    folder.write_json("results.json", results.model_dump(mode="json"))
-    known_again = sketched(setting.records.records)
-    folder.write_json(SKETCH, {"schema_version": SCHEMA_VERSION, "sketch": known_again})
-    target_scores = verdicts.scored.target
-    learned = lend(plan.attacks, target_scores, observations, subjects, results, known_again)
-    keep(folder, start.lent, learned)
-    about["attempts"][-1] |= {
-        "ended": now(),
-        "status": "complete",
-        "requests_scored": _summed(cost.scored for _, cost in measured),
-        "tokens_read": _summed(cost.tokens for _, cost in measured),
-    }
-    folder.write_json("run.json", about | {"status": "complete"})
+    keep_sketch(folder, setting.records.records)
+    write_results(folder, results, judge, verdicts, plan.attacks, observations, start.lent)
+    complete(folder, about, (cost for _, cost in measured))
     return results
 
 
@@ -478,11 +452,3 @@ def _defence(
         notes=tuple(notes),
         guarantee=guarantee_facts(setting.guarantee),
     )
-
-
-def _summed(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
-    """Counts by role, of all settings together."""
-    found: Counter[str] = Counter()
-    for one in counts:
-        found.update(one)
-    return dict(found)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from unseen.attacks import label
-from unseen.runs.audit import Note, answers_file
+from unseen.runs.answers import answers_so_far
 from unseen.runs.collect import Model, Progress, prompts_of, questions
 from unseen.runs.estimate import Asked, Forecast, asked_of, memory_of, resolved, texts_of
+from unseen.runs.header import Note
 from unseen.runs.metered import endpoint_of
 from unseen.runs.prompt.asked import total
 from unseen.runs.prompt.ready import Ready, in_words, ready
@@ -47,9 +48,8 @@ def estimate(
     """
     say = note or (lambda _: None)
     start = ready(config, target=target, demos=demos, template=template, say=say)
-    file = answers_file(config)
     notes: list[str] = []
-    with Store(file if config.cache and file.is_file() else None) as store:
+    with answers_so_far(config) as store:
         asked = _asked(start, store, notes, progress)
         each = ((one.records.records, *start.of(one)) for one in start.settings)
         whole = total(start.signals, each, store)

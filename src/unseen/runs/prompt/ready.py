@@ -28,7 +28,7 @@ from unseen.signals.labelled import LabelLikelihoods
 from unseen.signals.similarity import load_encoders
 
 if TYPE_CHECKING:
-    from unseen.runs.audit import Note
+    from unseen.runs.header import Note
     from unseen.runs.prompt.config import PromptAudit
     from unseen.targets.access import LogprobTarget
     from unseen.targets.fillers import Filler

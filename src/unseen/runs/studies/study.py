@@ -25,9 +25,10 @@ from unseen.data.records import Records, Source, Unsplit, read_source
 from unseen.errors import ConfigError, StoreError, UnknownNameError, UnseenError
 from unseen.metrics._checks import MIN_PER_SIDE
 from unseen.metrics.evaluate import auc_of
-from unseen.runs.audit import Note, audit
+from unseen.runs.audit import audit
 from unseen.runs.config import FinetuneAudit, made_of
 from unseen.runs.folder import RunFolder, slug
+from unseen.runs.header import Note
 from unseen.runs.plan import check_inputs, check_run_of, choose_attacks
 from unseen.runs.prepared import read
 from unseen.runs.provenance import now
