@@ -1,3 +1,5 @@
+import dataclasses
+
 import pytest
 
 from unseen.data.templates import Layout, RecordEncoder
@@ -38,8 +40,9 @@ def test_in_a_chat_it_is_a_message() -> None:
     assert text(behind(chat, empty=True), "Hello") == f"{TREC.hidden(()).rstrip()}Hello"
     assert text(behind(chat, observed=True), "Hello") == "Hello"
     assert behind(chat).is_chat
-    turns = as_chat(TREC, as_turns=True)
+    turns = as_chat(dataclasses.replace(TREC, after="Say less.\n\n"), as_turns=True)
     assert text(behind(turns, observed=True), "Hello") == "Hello"
+    assert text(behind(turns), "Hello").endswith("Say less.\n\nHello")
 
 
 def test_it_writes_as_the_template_does() -> None:

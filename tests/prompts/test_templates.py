@@ -1,3 +1,4 @@
+import dataclasses
 from pathlib import Path
 
 import pytest
@@ -97,6 +98,13 @@ def test_a_chat_shows_demonstrations_to_the_system_or_as_turns() -> None:
         Turn("user", "Question: What is a biosphere?\nAnswer Type:"),
         Turn("assistant", "Description"),
         Turn("user", "Hello"),
+    )
+    told = as_chat(dataclasses.replace(trec, after="Say less.\n\n"))
+    assert told.turns(DEMOS[:1], "Hello")[0].content == f"{shown}\n\nSay less."
+    told = dataclasses.replace(told, as_turns=True)
+    assert told.turns(DEMOS[:1], "Hello") == (
+        *as_chat(trec, as_turns=True).turns(DEMOS[:1], "")[:-1],
+        Turn("user", "Say less.\n\nHello"),
     )
     assert as_chat(PAPERS["agnews-paper"]).turns((), "Hello") == (Turn("user", "Hello"),)
     assert as_chat(trec).answered("Person") == "Person"

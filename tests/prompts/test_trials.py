@@ -135,6 +135,13 @@ def test_wrong_labels_are_the_same_draw_for_both_of_a_trial() -> None:
     assert len({case.wrong for case in Game(trials=40).cases(pool(20))}) > 8
 
 
+def test_a_label_that_no_record_has_is_wrong_too() -> None:
+    words = (*LABELS, "Abbreviation")
+    for case in Game(trials=20).cases(pool(20), words):
+        assert sorted((*case.wrong, case.example.label)) == sorted(words)
+    assert Game(trials=20).cases(pool(20), LABELS[::-1]) == Game(trials=20).cases(pool(20))
+
+
 def test_a_case_is_a_record_without_a_label() -> None:
     case = Game(trials=3, shots=2, position=1).cases(pool(20))[4]
     assert case.record.id == case.id

@@ -9,6 +9,7 @@ from unseen.prompts.labels import Labels
 from unseen.prompts.templates import Example, PromptTemplate
 from unseen.prompts.trials import Case
 from unseen.signals.base import Encoder
+from unseen.types import Turn
 
 
 @dataclass(frozen=True)
@@ -60,8 +61,8 @@ class HiddenPrompts:
         if not self.template.chat:
             hidden = "" if self.observed else self.template.hidden(demos)
             return self.encoder.prompt((), hidden + said)
-        turns = self.template.turns(demos, said)
-        return self.encoder.prompt(turns[-1:] if self.observed else turns)
+        alone = (Turn("user", said),)
+        return self.encoder.prompt(alone if self.observed else self.template.turns(demos, said))
 
     def asked(self, text: str) -> str:
         """A question, up to where its answer begins."""

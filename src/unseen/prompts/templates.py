@@ -36,9 +36,10 @@ class Example:
 class PromptTemplate:
     """A prompt with a place for demonstrations, and how what comes after them is written.
 
-    A text prompt is `before` + demonstrations + `after` + what the user asks. In a chat, `before` and the
-    demonstrations are the system's message, or, with `as_turns`, each demonstration is a turn of the
-    user and one of the assistant.
+    A text prompt is `before` + demonstrations + `after` + what the user asks. In a chat, all that comes
+    before what the user asks is the system's message, or, with `as_turns`, each demonstration is a turn of
+    the user and one of the assistant, and `after` begins the user's last message: a system's message
+    between turns is more than many models know.
 
     Attributes:
         name: what the user calls it.
@@ -113,10 +114,10 @@ class PromptTemplate:
         if not self.as_turns:
             system = self.hidden(demos).rstrip()
             return (*_system(system), Turn("user", said))
-        turns = list(_system((self.before + self.after).rstrip()))
+        turns = list(_system(self.before.rstrip()))
         for demo in demos:
             turns += [Turn("user", self.asked(demo.text)), Turn("assistant", demo.label)]
-        return (*turns, Turn("user", said))
+        return (*turns, Turn("user", self.after + said))
 
     def until(self, answer: str) -> str:
         """An answer up to where the next demonstration would begin."""

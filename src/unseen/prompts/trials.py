@@ -83,17 +83,22 @@ class Game:
                 fix=f"--position 1 to {self.shots}, first, middle, last or random",
             )
 
-    def cases(self, pool: Sequence[Example]) -> tuple[Case, ...]:
+    def cases(self, pool: Sequence[Example], labels: Sequence[str] = ()) -> tuple[Case, ...]:
         """Two cases a trial, a member and a non-member; the pool's order has no say.
+
+        Args:
+            pool: the labelled records.
+            labels: the words that answer, whether a record of the pool has them or not; none for those
+                of the pool.
 
         Raises:
             TooFewRecordsError: where a half of the pool does not hold enough different records.
             ConfigError: where all of them have one label.
         """
         halves = self.halves(pool)
-        labels = sorted({example.label for example in pool})
+        words = sorted({*labels} or {example.label for example in pool})
         return tuple(
-            case for number in range(self.trials) for case in self._trial(number, halves, labels)
+            case for number in range(self.trials) for case in self._trial(number, halves, words)
         )
 
     def halves(self, pool: Sequence[Example]) -> tuple[list[Example], list[Example]]:

@@ -1,9 +1,12 @@
+import dataclasses
+
 import demos
 import numpy as np
 import pytest
 
 from unseen.data.templates import Layout, RecordEncoder
 from unseen.errors import ConfigError, DataError, TooFewRecordsError
+from unseen.prompts.labels import Labels
 from unseen.prompts.templates import PAPERS, PromptTemplate
 from unseen.runs.prompt.config import configure
 from unseen.runs.prompt.demos import read_demos
@@ -98,6 +101,15 @@ def test_places_are_groups_where_they_differ() -> None:
     assert len({row.cluster for row in mixed.records.records}) == 8
 
 
+@pytest.mark.parametrize("defenses", [(), ("instruction",)])
+def test_wrong_labels_are_those_of_the_task(defenses: tuple[str, ...]) -> None:
+    words = (*demos.LABELS, "Dusk")
+    template = dataclasses.replace(TEMPLATE, labels=Labels.of(words))
+    for setting in drawn(configure(trials=8, defenses=defenses), template, pool()):
+        for case in setting.cases:
+            assert sorted((*case.wrong, case.example.label)) == sorted(words)
+
+
 def test_who_is_asked_about_behind_what_is_what_is_hashed() -> None:
     one, two, again = (settings(**c)[0].sources for c in ({"shots": 1}, {"shots": 2}, {"shots": 1}))
     assert one == again
@@ -108,7 +120,10 @@ def test_who_is_asked_about_behind_what_is_what_is_hashed() -> None:
 def test_an_observed_prompt_has_nothing_before_what_is_sent() -> None:
     config = configure(observed_prompt=True, members="m", nonmembers="n")
     members, others = pool(10), pool(10, seed=5)
-    setting, dropped = observed(config, PAPERS["trec"], members, others)
+    words = (*demos.LABELS, "Dusk")
+    setting, dropped = observed(
+        config, dataclasses.replace(PAPERS["trec"], labels=Labels.of(words)), members, others
+    )
     assert (len(setting.records.members), len(setting.records.nonmembers)) == (10, 10)
     assert not dropped
     case = setting.cases[3]
@@ -117,7 +132,7 @@ def test_an_observed_prompt_has_nothing_before_what_is_sent() -> None:
         "Question: x\nAnswer Type:"
     )
     assert all(row.cluster is None for row in setting.records.records)
-    assert sorted((*case.wrong, case.example.label)) == sorted(demos.LABELS)
+    assert sorted((*case.wrong, case.example.label)) == sorted(words)
 
 
 def test_records_on_both_sides_of_an_observed_prompt_are_dropped() -> None:

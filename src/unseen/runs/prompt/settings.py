@@ -152,12 +152,20 @@ def drawn(config: PromptAudit, template: PromptTemplate, demos: Demos) -> tuple[
             written = template
             if defense is not None:
                 game, written = defense.game(game), defense.template(template)
-            cases, halves = game.cases(demos.examples), game.halves(demos.examples)
+            cases = game.cases(demos.examples, _words(template, demos))
+            halves = game.halves(demos.examples)
             given = None if defense is None else defense.guarantee(cases, halves, written)
             sources = _sources(cases, demos)
             setting = Setting(shots, place, cases, written, sources, defense, halves, given)
             found.setdefault((setting.defended, shots, place), setting)
     return tuple(found.values())
+
+
+def _words(template: PromptTemplate, *demos: Demos) -> set[str]:
+    """The words that answer, or, where answers are free text, those that records have."""
+    if template.labels is not None:
+        return set(template.labels.words)
+    return {label for one in demos for label in one.labels}
 
 
 def _defenses(config: PromptAudit) -> list[Defense]:
@@ -213,7 +221,7 @@ def observed(
         ),
         config.near_duplicates,
     )
-    labels = sorted({example.label for example in by_id.values()})
+    labels = sorted(_words(template, members, nonmembers))
     inside = {record.id for record in kept.members}
     cases = tuple(
         _case(by_id[record.id], number, labels, config.seed, member=record.id in inside)
