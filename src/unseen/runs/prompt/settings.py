@@ -161,11 +161,11 @@ def drawn(config: PromptAudit, template: PromptTemplate, demos: Demos) -> tuple[
     return tuple(found.values())
 
 
-def _words(template: PromptTemplate, *demos: Demos) -> set[str]:
-    """The words that answer, or, where answers are free text, those that records have."""
+def _words(template: PromptTemplate, *demos: Demos) -> list[str]:
+    """The words that answer, or, where answers are free text, those that records have; sorted."""
     if template.labels is not None:
-        return set(template.labels.words)
-    return {label for one in demos for label in one.labels}
+        return sorted(template.labels.words)
+    return sorted({label for one in demos for label in one.labels})
 
 
 def _defenses(config: PromptAudit) -> list[Defense]:
@@ -221,7 +221,7 @@ def observed(
         ),
         config.near_duplicates,
     )
-    labels = sorted(_words(template, members, nonmembers))
+    labels = _words(template, members, nonmembers)
     inside = {record.id for record in kept.members}
     cases = tuple(
         _case(by_id[record.id], number, labels, config.seed, member=record.id in inside)
