@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -120,6 +121,14 @@ def test_a_budget_counts_what_is_sent_again(server: Server) -> None:
     assert len(server.asked) - before <= needed + 1 - (before - 1 - FIRST - 20)
 
 
+def test_the_number_that_a_refusal_names_is_enough(server: Server) -> None:
+    with pytest.raises(BudgetError) as refused:
+        audit(server, attacks=["gap"], max_requests=10)
+    (most,) = re.findall(r"--max-requests (\d+),", refused.value.fix)
+    audit(server, attacks=["gap"], max_requests=int(most))
+    assert len(server.asked) == int(most)
+
+
 def test_a_plan_counts_before_anything_is_spent(server: Server, capsys: Any) -> None:
     words = [
         word
@@ -138,6 +147,9 @@ def test_what_does_not_fit_is_a_reason_and_no_end(server: Server) -> None:
     result = audit(server, attacks=["gap"], control="none", concurrency=1)
     (row,) = (row for row in result.results.attacks if row.name == "gap")
     assert row.unscored == {"the prompt does not fit into the context of the endpoint": 3}
+    (check,) = (one for one in result.results.checks if one.id == "prompts_fit")
+    assert (check.status, check.detail[:9]) == ("warn", "3 of 32 p")
+    assert sum(result.results.prompt.n_too_long) == 3
 
 
 def test_a_model_that_thinks_first_is_found_before(server: Server) -> None:

@@ -293,6 +293,11 @@ def test_a_prompt_that_cannot_be_answered_ends_nothing(serve: Any) -> None:
         (fault(400, f"what is {PRIVATE}?", code="bad_thing"), TargetError, "code bad_thing"),
         (fault(422, f"temperature: unexpected {PRIVATE}"), TargetError, "HTTP 422"),
         (Bad(404, b"not found", kind="text/plain"), ModelError, "no /chat/completions"),
+        (
+            fault(404, "it does not exist", code="model_not_found"),
+            ModelError,
+            "has no model 'tiny'",
+        ),
     ],
 )
 def test_what_will_not_pass_ends_the_run(serve: Any, bad: Bad, kind: type, says: str) -> None:

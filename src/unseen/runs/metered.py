@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 _ATTEMPT = "endpoint"
 """Where an attempt in run.json says what endpoints were asked in it."""
 
+_OF_CHECKS = 8
+"""The most that a preflight asks an endpoint."""
+
 
 def together(targets: Iterable[object]) -> None:
     """Lets all endpoints among the targets count together, so that one budget holds for all."""
@@ -81,6 +84,18 @@ def left_to_send(
     return left
 
 
+def enough(endpoint: OpenAITarget, left: int) -> int:
+    """A --max-requests that the same command needs no more of, as long as nothing is sent again.
+
+    A start asks questions of its own before any record is sent, and the next asks them anew.
+
+    Args:
+        endpoint: which has counted what was sent.
+        left: requests about records that are left to send.
+    """
+    return endpoint.counts.total + endpoint.counts.requests + _OF_CHECKS + left
+
+
 def check_budget(
     models: Mapping[str, Model], asked: Iterable[Mapping[str, Sequence[Prompt]]], store: Store
 ) -> None:
@@ -103,7 +118,7 @@ def check_budget(
         raise BudgetError(
             f"{n_left:,} requests are left to send at least, {endpoint.counts.total:,} were sent, and "
             f"--max-requests allows {endpoint.max_requests:,}: no record was sent",
-            fix=f"--max-requests {needed:,} or more, --limit N, or fewer --attacks",
+            fix=f"--max-requests {enough(endpoint, n_left)} or more, --limit N, or fewer --attacks",
         )
 
 

@@ -359,7 +359,7 @@ class Endpoint:
             why = "refuses the key in" if self.has_key else "asks for a key, and there is none in"
             return ModelError(f"{self.url} {why} {self.key_name}", fix=self._key())
         if status == 404:
-            return self._not_found(said)
+            return self._not_found(said, named=error.code == "model_not_found")
         name = _option(error, said, body)
         refused = TargetError(
             f"{self.url} refuses the request ({shown})",
@@ -378,14 +378,14 @@ class Endpoint:
             )
         return refused
 
-    def _not_found(self, said: str) -> ModelError:
+    def _not_found(self, said: str, *, named: bool) -> ModelError:
         known = self.models()
         if known and self.model not in known:
             return ModelError(
                 f"{self.url} has no model {short(self.model)!r}", fix=suggestion(self.model, known)
             )
         other = "completions" if self.api == "chat" else "chat"
-        if "model" in said and not known:
+        if named or ("model" in said and not known):
             return ModelError(
                 f"{self.url} has no model {short(self.model)!r}", fix="--model openai/NAME"
             )

@@ -25,7 +25,7 @@ from unseen.runs.folder import RunFolder
 from unseen.runs.header import Note, asking, begin, open_folder
 from unseen.runs.judge import PROMPTED, Judge
 from unseen.runs.lending import keep_sketch
-from unseen.runs.metered import endpoint_of
+from unseen.runs.metered import endpoint_of, enough
 from unseen.runs.prompt.asked import Total, total
 from unseen.runs.prompt.cost import FREE_TEXT, accuracy, similarity
 from unseen.runs.prompt.defended import Seen, defence, fixed_scores, guarantee_facts
@@ -50,6 +50,7 @@ from unseen.runs.subjects import Scored, Subjects
 from unseen.runs.validity import conclude
 from unseen.scoring.asking import Budget
 from unseen.signals.base import REFERENCE, SURROGATE, TARGET, Observations
+from unseen.targets.access import Withheld
 from unseen.types import Scores
 
 if TYPE_CHECKING:
@@ -198,10 +199,11 @@ def _budget(start: Ready, about: Mapping[str, Any], say: Note) -> Budget:
     say(_about_to_ask(start, asked))
     most = start.config.max_requests
     if most is not None and spent + asked.left > most:
+        needed = spent + asked.at_most if endpoint is None else enough(endpoint, asked.at_most)
         raise BudgetError(
             f"{asked.left:,} questions are left to ask at least, {spent:,} were asked, and "
             f"--max-requests allows {most:,}: nothing was asked",
-            fix=f"--max-requests {spent + asked.at_most:,}, or fewer --trials, --shots or --attacks",
+            fix=f"--max-requests {needed}, or fewer --trials, --shots or --attacks",
         )
     return Budget(most, spent)
 
@@ -286,7 +288,7 @@ def _finish(
     folder.write_observations(observations, tokens=config.keep_tokens)
     judge = Judge(config, _subjects(start, setting), start.lent, PROMPTED)
     verdicts = judge.judge(plan.attacks, plan.control, observations)
-    prompt = _facts(start, observations)
+    prompt = _facts(start, observations, verdicts.scored.target)
     target = start.model.target
     seen = {one.name: found for one, (found, _) in zip(start.settings, measured, strict=True)}
     scores: dict[str, Mapping[str, Scores]] = {setting.name: verdicts.scored.target}
@@ -295,7 +297,7 @@ def _finish(
         its, scored = _scored(start, one, taken, seen, scores)
         folder.write_table(file_of(one.name), its.table(scored))
         scores[one.name] = scored.target
-        about_it = _about(start, one, taken, its)
+        about_it = _about(start, one, taken, its, scored.target)
         found = judged_setting(about_it, its, plan, scored, (judge, verdicts.scored.target))
         settings.append(found)
         if one.defense is not None:
@@ -332,7 +334,7 @@ def _subjects(start: Ready, setting: Setting) -> Subjects:
     return Subjects.from_records(setting.records, lengths, reveal=start.config.reveal)
 
 
-def _facts(start: Ready, observations: Observations) -> PromptFacts:
+def _facts(start: Ready, observations: Observations, scores: Mapping[str, Scores]) -> PromptFacts:
     config, setting = start.config, start.main
     template, lengths = setting.template, start.lengths[setting.name]
     fitting = sorted(n for n in lengths.values() if n is not None)
@@ -353,15 +355,19 @@ def _facts(start: Ready, observations: Observations) -> PromptFacts:
         n_labels=None if template.labels is None else len(template.labels.words),
         observed=setting.observed,
         tokens=(fitting[0], fitting[len(fitting) // 2], fitting[-1]) if fitting else None,
-        n_too_long=_too_long(start, setting),
+        n_too_long=_too_long(start, setting, scores),
         unparsed=unparsed(start.plan, observations),
         **game,
     )
 
 
-def _too_long(start: Ready, setting: Setting) -> tuple[int, int]:
+def _too_long(start: Ready, setting: Setting, scores: Mapping[str, Scores]) -> tuple[int, int]:
+    """Members and non-members whose prompt is too long, as we count or as an endpoint says."""
     lengths = start.lengths[setting.name]
-    counts = Counter(case.member for case in setting.cases if lengths[case.id] is None)
+    long = {id_ for id_, n in lengths.items() if n is None}
+    for one in scores.values():
+        long |= {id_ for id_, why in one.unscored.items() if why == Withheld.TOO_LONG.reason}
+    counts = Counter(case.member for case in setting.cases if case.id in long)
     return counts[True], counts[False]
 
 
@@ -417,7 +423,13 @@ def _scored(
     return judge, replace(scored, fixed=fixed)
 
 
-def _about(start: Ready, setting: Setting, measured: Measured, judge: Judge) -> SettingResult:
+def _about(
+    start: Ready,
+    setting: Setting,
+    measured: Measured,
+    judge: Judge,
+    scores: Mapping[str, Scores],
+) -> SettingResult:
     observations, cost = measured
     return SettingResult(
         name=setting.name,
@@ -425,7 +437,7 @@ def _about(start: Ready, setting: Setting, measured: Measured, judge: Judge) -> 
         position=setting.position,
         defense=setting.defended,
         n=judge.n,
-        n_too_long=_too_long(start, setting),
+        n_too_long=_too_long(start, setting, scores),
         unparsed=unparsed(start.plan, observations),
         requests=cost.requests,
     )
