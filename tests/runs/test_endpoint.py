@@ -133,6 +133,30 @@ def test_a_budget_holds_for_all_attempts(server: Server, capsys: Any) -> None:
     assert len(of_records) - len(set(of_records)) <= 8
 
 
+def test_what_it_may_cost_holds_for_all_attempts(server: Server, capsys: Any) -> None:
+    price = "100,200"  # of 7 tokens read and 3 written: 13 hundredths of a cent a request
+    given = ("--concurrency", "1", "--price", price)
+    for most, n_sent in (("0.026", 20), ("0.039", 30)):
+        assert run(["audit", "finetune", *flags(server, *given, "--max-cost", most)]) == 12
+        told = capsys.readouterr().err
+        assert len(server.asked) == n_sent
+        assert f"of ${most} that may be spent" in told
+    assert run(["audit", "finetune", *flags(server, *given, "--max-cost", "1")]) == 11, (
+        "by its words alone"
+    )
+    assert f"${0.0013 * len(server.asked):.2g}, of all attempts" in capsys.readouterr().err
+    assert len(list(Path("runs").glob("2*"))) == 1
+
+
+def test_a_plan_says_what_it_costs(server: Server, capsys: Any) -> None:
+    forecast = unseen.plan("openai/tiny", **choices(server, price=[2, 1e-9]))
+    texts = forecast.asked["target"].texts
+    assert texts.cost is not None
+    assert 0 < texts.cost < 2e-6 * texts.tokens
+    assert run(["plan", *flags(server, "--price", "200,200")]) == 0
+    assert f"about ${200e-6 * texts.tokens:.2g}" in capsys.readouterr().out
+
+
 def test_a_plan_takes_as_long_as_the_rate_allows(server: Server) -> None:
     forecast = unseen.plan("openai/tiny", **choices(server, rpm=600))
     time = forecast.asked["target"].texts.time

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -366,6 +367,29 @@ def test_a_budget_is_never_exceeded(serve: Any) -> None:
     assert "--max-requests" in str(told.value)
     assert len(server.asked) == 7 == one.counts.requests
     assert all(one.tokenizer.decode(answer).startswith("P") for _, answer in kept)
+
+
+def test_what_it_may_cost_is_exceeded_by_what_is_under_way_at_most(serve: Any) -> None:
+    server = serve()  # 7 tokens read and 3 written, each time
+    how = {"price": (100, 200), "max_cost": 0.005}  # 13 hundredths of a cent
+    for n in (1, 3):
+        one = target(server, concurrency=n, **how)
+        answers = one.each([Prompt(ids(f"p{i}"), 4) for i in range(40)])
+        with pytest.raises(
+            BudgetError, match=r"stopped after \$0\.\d+ at .*, of \$0\.005 that"
+        ) as told:
+            list(answers)
+        assert "--max-cost" in str(told.value)
+        assert 4 <= one.counts.requests <= 3 + n
+        assert one.endpoint.cost == pytest.approx(0.0013 * one.counts.requests)
+    for wrong in ((), (1,), (1, -1), (1, math.inf), (1, 2, 3)):
+        with pytest.raises(ConfigError, match="price") as refused:
+            target(server, price=wrong, max_cost=1)
+        assert "--price READ,WRITTEN" in str(refused.value)
+    server.script = [Bad(body={"choices": [{"message": {"content": "Red"}}]})]
+    with pytest.raises(ModelError, match="does not tell how many tokens") as told:
+        target(server, **how)
+    assert "--max-requests" in str(told.value)
 
 
 def test_what_was_answered_is_kept_and_never_asked_again(serve: Any) -> None:

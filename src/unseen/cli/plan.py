@@ -153,9 +153,12 @@ def _asked(asked: Asked) -> str:
 
 
 def _written(texts: Written) -> str:
+    from unseen.targets.endpoint import dollars
+
     return (
         f"{texts.prompts:,}, of them {texts.distinct:,} different and {texts.cached:,} in the cache; "
         f"left: {texts.tokens:,} tokens to read and, at most, to write"
+        + ("" if texts.cost is None else f", about {dollars(texts.cost)}")
     )
 
 

@@ -38,7 +38,7 @@ _NO_CHOICE = {
     "generator",
     "corpus", "members", "nonmembers", "data", "demos", "template", "run_dir",
     "runs", "cache_dir", "cache", "offline", "batch_tokens", "threads", "reveal", "keep_tokens",
-    "seed", "attacks", "gate", "run_of", "max_requests", "rpm",
+    "seed", "attacks", "gate", "run_of", "max_requests", "rpm", "price", "max_cost",
 }  # fmt: skip
 """Settings that are reported by what they lead to, or that no number depends on."""
 

@@ -221,6 +221,16 @@ class EndpointChoices(Choices):
         description="requests to endpoints, those that are sent again included: all attempts of a run "
         "together; more than the plan needs is refused at once",
     )
+    price: tuple[float, ...] = Field(
+        (),
+        description="US dollars per million tokens that endpoints read, and that they write: 0.15,0.60",
+    )
+    max_cost: float | None = Field(
+        None,
+        gt=0,
+        description="US dollars, by --price, from which on endpoints are sent nothing: all attempts of a "
+        "run together",
+    )
 
 
 ENDPOINT = tuple(EndpointChoices.model_fields)

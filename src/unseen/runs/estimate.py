@@ -67,6 +67,9 @@ class Written(Part):
     distinct: int = Field(description="of them different: each is written once")
     cached: int = Field(description="written already")
     tokens: int = Field(description="tokens that are left to read and, at most, to write")
+    cost: float | None = Field(
+        None, description="US dollars of these, by --price; null where nothing is paid for"
+    )
     time: Timing | None = Field(None, description="of texts that are all as long as they may be")
 
 
@@ -340,13 +343,21 @@ def texts_of(
                 batches=2,
                 tokens=one[1] + some[1] + (1 + _STEPS) * len(sheet.prompts),
             )
+    to_read, to_write = writing.to_read(todo), sum(sheet.to_write for sheet in todo)
     return Written(
         prompts=len(prompts),
         distinct=len(distinct),
         cached=len(distinct) - sum(len(sheet.prompts) for sheet in todo),
-        tokens=writing.to_read(todo) + sum(sheet.to_write for sheet in todo),
+        tokens=to_read + to_write,
+        cost=_cost(model, to_read, to_write),
         time=time_,
     )
+
+
+def _cost(model: Model, to_read: int, to_write: int) -> float | None:
+    """US dollars that so many tokens cost where they are paid for."""
+    price = getattr(model.target, "price", None)
+    return None if price is None else (price[0] * to_read + price[1] * to_write) / 1_000_000
 
 
 def _read_of(model: Model, row: Prompt) -> int:

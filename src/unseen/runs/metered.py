@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from unseen.errors import BudgetError
 from unseen.scoring.generation import EachAlone, Generation
+from unseen.targets.endpoint import dollars
 from unseen.targets.openai_compatible import OpenAITarget
 
 if TYPE_CHECKING:
@@ -51,8 +52,10 @@ def counting(
     if endpoint is None:
         yield
         return
-    endpoint.counts.before = sum(
-        attempt.get(_ATTEMPT, {}).get("requests", 0) for attempt in about["attempts"][:-1]
+    earlier = [attempt.get(_ATTEMPT, {}) for attempt in about["attempts"][:-1]]
+    counts = endpoint.counts
+    counts.before, counts.read_before, counts.written_before = (
+        sum(one.get(name, 0) for one in earlier) for name in ("requests", "read", "written")
     )
     try:
         yield
@@ -132,6 +135,8 @@ def in_a_line(models: Mapping[str, Model]) -> str | None:
     parts += [f"{counts.again:,} of them sent again"] if counts.again else []
     if counts.read or counts.written:
         parts.append(f"{counts.read:,} tokens read and {counts.written:,} written, as it says")
+    cost = endpoint.endpoint.cost
+    parts += [] if cost is None else [f"{dollars(cost)}, of all attempts"]
     parts += [f"{counts.empty:,} empty answers"] if counts.empty else []
     parts += [f"{n:,} without an answer: {why}" for why, n in sorted(counts.withheld.items())]
     return f"{endpoint.endpoint.url}: {'; '.join(parts)}"

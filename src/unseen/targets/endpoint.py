@@ -31,6 +31,8 @@ from unseen.targets.access import Withheld
 from unseen.targets.pace import Pace
 
 Api = Literal["chat", "completions"]
+Price = tuple[float, float]
+"""US dollars per million tokens that are read, and that are written."""
 
 OPENAI = "https://api.openai.com/v1"
 _FIRST_WAIT, _LONGEST_BACKOFF = 0.5, 20.0
@@ -50,6 +52,15 @@ _TOO_LONG = re.compile(
 )
 _FILTERED = re.compile(r"content[ _](filter|management|policy)", re.IGNORECASE)
 _SPENT = re.compile(r"quota|billing|credit", re.IGNORECASE)
+
+
+def dollars(amount: float) -> str:
+    """An amount as it is read, with as many places as it needs.
+
+    >>> dollars(12.3), dollars(0.00042)
+    ('$12.30', '$0.00042')
+    """
+    return f"${amount:.2f}" if amount == 0 or amount >= 0.1 else f"${amount:.2g}"
 
 
 class Again(Exception):  # noqa: N818 (it never leaves this folder)
@@ -102,6 +113,8 @@ class Counts:
 
     Attributes:
         before: requests of earlier attempts, which count against the same budget.
+        read_before: tokens read in them.
+        written_before: tokens written in them.
         requests: sent, those that were sent again included.
         again: of them sent again, after a fault.
         read: tokens read, as far as the endpoint tells.
@@ -111,6 +124,8 @@ class Counts:
     """
 
     before: int = 0
+    read_before: int = 0
+    written_before: int = 0
     requests: int = 0
     again: int = 0
     read: int = 0
@@ -123,6 +138,11 @@ class Counts:
     def total(self) -> int:
         """Requests of all attempts."""
         return self.before + self.requests
+
+    def cost(self, price: Price) -> float:
+        """US dollars of all attempts, as far as the endpoint tells its tokens."""
+        read, written = self.read_before + self.read, self.written_before + self.written
+        return (price[0] * read + price[1] * written) / 1_000_000
 
     def send(self, most: int | None, *, again: bool) -> bool:
         """Counts a request; whether it may be sent."""
@@ -170,6 +190,8 @@ class Endpoint:
         timeout: seconds after which an answer is given up.
         max_retries: times that a question is asked again.
         max_requests: requests in all; None for as many as there are.
+        price: of its tokens; None where it is not known.
+        max_cost: US dollars from which on nothing is sent; None for no limit.
 
     Attributes:
         url: without what is secret in it.
@@ -193,6 +215,8 @@ class Endpoint:
         timeout: float,
         max_retries: int,
         max_requests: int | None,
+        price: Price | None = None,
+        max_cost: float | None = None,
     ) -> None:
         self._openai: Any = need("openai", "api")
         self._stamina: Any = need("stamina", "api")
@@ -216,6 +240,7 @@ class Endpoint:
         self._timeout = timeout
         self._attempts = max_retries + 1
         self.max_requests = max_requests
+        self.price, self.max_cost = price, max_cost
         self.pace = Pace(concurrency, rpm)
         self.counts = Counts()
 
@@ -258,6 +283,11 @@ class Endpoint:
         msg = "one of the attempts ends it"
         raise AssertionError(msg)
 
+    @property
+    def cost(self) -> float | None:
+        """US dollars so far, of all attempts; None where the price is not known."""
+        return None if self.price is None else self.counts.cost(self.price)
+
     def models(self) -> list[str]:
         """The names of its models; none where it does not tell."""
         try:
@@ -274,6 +304,8 @@ class Endpoint:
         fault: Exception | None = None
         answer = None
         with self.pace.turn(stop):
+            if self.max_cost is not None and (self.cost or 0.0) >= self.max_cost:
+                raise self._too_dear(self.max_cost)
             if not self.counts.send(self.max_requests, again=again):
                 raise self._spent()
             try:
@@ -297,6 +329,12 @@ class Endpoint:
         return BudgetError(
             f"stopped after {self.counts.total:,} requests to {self.url}, as many as may be sent",
             fix="the same command with a larger --max-requests continues: what was answered is kept",
+        )
+
+    def _too_dear(self, most: float) -> BudgetError:
+        return BudgetError(
+            f"stopped after {dollars(self.cost or 0.0)} at {self.url}, of {dollars(most)} that may be spent",
+            fix="the same command with a larger --max-cost continues: what was answered is kept",
         )
 
     # --- what goes wrong ---------------------------------------------------------------------------

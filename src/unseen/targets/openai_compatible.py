@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import threading
 from collections.abc import Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -16,7 +17,7 @@ from typing import Any, NoReturn
 from unseen.errors import AccessError, ConfigError, ModelError, UnseenError
 from unseen.targets.access import Access, Withheld
 from unseen.targets.characters import LONGEST, TextTokenizer, turns_of
-from unseen.targets.endpoint import Api, Counts, Endpoint, NoAnswer, NotTaken
+from unseen.targets.endpoint import Api, Counts, Endpoint, NoAnswer, NotTaken, Price
 from unseen.targets.pace import Stopped
 from unseen.types import GREEDY, Batch, Prompt, Sampling, TokenStats
 
@@ -48,6 +49,9 @@ class OpenAITarget:
         timeout: seconds after which an answer is given up.
         max_retries: times that a question is asked again.
         max_requests: requests in all, those that are sent again included; None for no limit.
+        price: US dollars per million tokens that it reads, and that it writes.
+        max_cost: US dollars from which on nothing is sent, by the price and the tokens that it tells; what
+            is under way then still comes. None for no limit.
         seed: of the endpoint, where it takes one.
 
     Attributes:
@@ -74,6 +78,8 @@ class OpenAITarget:
         timeout: float = 60.0,
         max_retries: int = 5,
         max_requests: int | None = None,
+        price: Sequence[float] = (),
+        max_cost: float | None = None,
         seed: int = 0,
     ) -> None:
         if access != Access.TEXT.word:
@@ -105,9 +111,16 @@ class OpenAITarget:
             timeout=timeout,
             max_retries=max_retries,
             max_requests=max_requests,
+            price=_price(price, max_cost),
+            max_cost=max_cost,
         )
         self._left_out: set[str] = {_LIMITS[1]}
         self._version = _version(self._first_answer())
+        if max_cost is not None and not self.counts.read:
+            raise ModelError(
+                f"{self.name} does not tell how many tokens it reads: what it costs cannot be known",
+                fix="--max-requests N instead of --max-cost",
+            )
         about = [self.endpoint.url, model, api, seed, self._version]
         digest = hashlib.blake2b(json.dumps(about).encode(), digest_size=16)
         self.fingerprint = f"openai-{digest.hexdigest()}"
@@ -122,6 +135,11 @@ class OpenAITarget:
     def max_requests(self) -> int | None:
         """Requests in all, at most."""
         return self.endpoint.max_requests
+
+    @property
+    def price(self) -> Price | None:
+        """Of its tokens; None where it is not known."""
+        return self.endpoint.price
 
     def count_with(self, other: OpenAITarget) -> None:
         """From now on, both count together, against one budget."""
@@ -334,6 +352,31 @@ class OpenAITarget:
 
     def _refuse(self, needed: Access) -> NoReturn:
         raise AccessError(f"this needs {needed.word} access, but {self.name} gives text")
+
+
+def _price(price: Sequence[float], max_cost: float | None) -> Price | None:
+    """Of tokens that are read, and of those that are written.
+
+    Raises:
+        ConfigError: where it is none, or there is a limit without one.
+    """
+    if max_cost is not None and not price:
+        raise ConfigError(
+            "the cost of an endpoint is limited, and its price is not given",
+            fix="--price READ,WRITTEN: US dollars per million tokens, for example 0.15,0.60",
+        )
+    if not price:
+        return None
+    try:
+        read, written = price
+    except ValueError:
+        read = written = math.nan
+    if not (0 <= read < math.inf and 0 <= written < math.inf):
+        raise ConfigError(
+            f"got the price {','.join(map(str, price))}",
+            fix="--price READ,WRITTEN: US dollars per million tokens, for example 0.15,0.60",
+        )
+    return read, written
 
 
 def _version(answer: Any) -> str | None:
