@@ -11,9 +11,12 @@ from unseen.defenses import create
 from unseen.defenses.rewrite_filter import RewriteFilter
 from unseen.errors import ConfigError
 from unseen.prompts.templates import PAPERS
+from unseen.prompts.trials import Game
 from unseen.runs.collect import Model
 from unseen.scoring.generation import Generation
 from unseen.scoring.store import Store
+from unseen.signals.answered import Answer, Answered
+from unseen.signals.flipped import FlippedText
 from unseen.targets.access import Access, InsideTarget, LogprobTarget, Withheld
 from unseen.targets.fake import FakeTarget, FakeTokenizer
 from unseen.types import GREEDY, Batch, Prompt, Request, Sampling
@@ -56,9 +59,32 @@ def test_a_filter_puts_answers_into_other_words(chat: bool) -> None:
     ending = "The same in different words:"
     assert rewriter.prompts[0].endswith("<|end|><|assistant|>" if chat else ending)
     assert ASK + "one two three four" in rewriter.prompts[0]
-    said(target, "a b c d\nAnswer", one_line=True)
-    assert "a b c d\nAnswer" in rewriter.prompts[-1], "all of it is rewritten"
+    assert said(target, "\na b c d\nAnswer", one_line=True) == "\nA B C D\n"
     assert (RewriteFilter().helpers, create("rewrite_filter[by=x]").helpers) == (("",), ("x",))
+
+
+class Rambling(Scripted):
+    """Writes all that it has room for, whatever may end it, as an endpoint does."""
+
+    def generate(self, prompts, **how):
+        return super().generate(prompts, **(how | {"one_line": False}))
+
+
+@pytest.mark.parametrize("kind", [Scripted, Rambling])
+def test_a_label_passes_a_filter_whatever_the_model_goes_on_with(kind: type[Scripted]) -> None:
+    def rule(text: str) -> str:
+        return " Number\n\nQuestion: What is the name of it?\nAnswer Type: Entity"
+
+    signals = (Answered(longest=60), FlippedText(cap=3, longest=60))
+    plain = kind(rule)
+    filtered = RewriteFilter().target(kind(rule), {"": model(Scripted(shouting))})
+    before, after = (played(signals, one, game=Game(trials=4)) for one in (plain, filtered))
+    for case in before.cases:
+        one, other = (of.observations.get(signals[0], case.id) for of in (before, after))
+        assert one == other == Answer(int(case.example.label == "Number"), 1)
+        one, other = (of.observations.get(signals[1], case.id) for of in (before, after))
+        assert one.counts.tolist() == other.counts.tolist()
+        assert one.counts.tolist() == [0 if label == "Number" else 3 for label in case.wrong]
 
 
 def test_a_filter_lets_nothing_through_that_it_cannot_rewrite() -> None:

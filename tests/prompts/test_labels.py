@@ -22,6 +22,7 @@ YES_NO = Labels.of(("yes", "no"))
         (" number\n\nQuestion: Who?", "Number"),
         ("\n\n  Entity.", "Entity"),
         ("**Location**", "Location"),
+        ("_Location_", "Location"),
         ("'Person'", "Person"),
         ("Person or Entity", "Person"),  # it begins with one
         ("The answer type is Description.", "Description"),

@@ -24,6 +24,7 @@ def reply_to(reply: str, signal: Inquired = Inquired()) -> Reply:  # noqa: B008 
         ("\n\nYES.", 1, 1),
         ('"Yes"', 1, 1),
         ("**Yes**", 1, 1),
+        ("_Yes_, I have", 1, 1),
         ("No, but yes", 0, 1),
         ("\nNo", 0, 1),
         ("I have, yes", 0, 0),

@@ -81,7 +81,7 @@ class Labels:
 
 
 def _plain(text: str) -> str:
-    return text.strip().casefold().lstrip("\"'`*([ ")
+    return text.strip().casefold().lstrip("\"'`*_([ ")
 
 
 def _ends_word(line: str, place: int) -> bool:

@@ -14,7 +14,7 @@ from unseen.types import Prompt, Record
 PLACE = "{input}"
 """Where the sentence stands in the question."""
 
-_WORD = re.compile(r"\w+")
+_WORD = re.compile(r"[^\W_]+")  # _Yes_ is a yes in italics
 
 
 @dataclass(frozen=True)

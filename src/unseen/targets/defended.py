@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 
 from unseen.errors import AccessError
 from unseen.targets.access import Access, LogprobTarget, is_withheld, searches_beams
+from unseen.targets.ending import first_line
 from unseen.targets.wrapped import WrappedTarget
 from unseen.types import GREEDY, Sampling
 
@@ -67,9 +68,9 @@ class SampledTarget(DefendedTarget):
 class RewrittenTarget(DefendedTarget):
     """A target whose answers are put into other words before anyone sees them.
 
-    Of an answer, the text up to the string at which it was to stop is rewritten; that string, and
-    spaces around the text, stay. Answers of few words stay too: a label, or a yes, in other words
-    is another answer, or none.
+    Of an answer, the text up to the string at which it was to stop is rewritten, or up to the end of the
+    line where one line is asked for; that string, and spaces around the text, stay. Answers of few words
+    stay too: a label, or a yes, in other words is another answer, or none.
 
     Args:
         inner: the target that is defended.
@@ -93,7 +94,7 @@ class RewrittenTarget(DefendedTarget):
         sampling: Sampling = GREEDY,
         numbers: Sequence[int] | None = None,
         stop: str = "",
-        one_line: bool = False,  # noqa: ARG002 (what comes later is rewritten too)
+        one_line: bool = False,
     ) -> list[list[int]]:
         """Answers in other words."""
         made = super().generate(
@@ -102,8 +103,11 @@ class RewrittenTarget(DefendedTarget):
             sampling=sampling,
             numbers=numbers,
             stop=stop,
+            one_line=one_line,
         )
         said = ["" if is_withheld(ids) else self.tokenizer.decode(ids) for ids in made]
+        if one_line:  # not every target can end there by itself
+            said = [first_line(text) for text in said]
         answers = [text.partition(stop or "\0") for text in said]
         wanted = [i for i, (text, _, _) in enumerate(answers) if self._is_long(text)]
         others = self._rewrite([answers[i][0].strip() for i in wanted])
