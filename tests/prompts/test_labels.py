@@ -95,6 +95,7 @@ def test_a_spelling_stands_for_a_label() -> None:
         (["one", "two"], {"three": ["3"]}, "synonyms are given for 'three', which is no label"),
         (["one", " "], {}, "a label is empty"),
         (["one", "*"], {}, "a label is empty"),
+        (["one", "two\nthree"], {}, "a label holds a line break"),
     ],
 )
 def test_labels_that_cannot_be_told_apart_are_refused(

@@ -160,7 +160,9 @@ def test_a_yaml_file_says_the_same_by_fields(tmp_path: Path) -> None:
         ("t.txt", "Ticket: {input}", "has no place for demonstrations\n  write {demos} where"),
         ("t.txt", "{demos}Ticket:", "has no place for what is asked\n  write {input} where"),
         ("t.txt", "{demos}{demos}{input}", "has {demos} where no demonstrations go"),
-        ("t.yaml", "question: [", "is no YAML"),
+        ("t.txt", "{demos}{input} => {output}", "has {output}, where nothing is answered yet"),
+        ("t.yaml", "question: '{input} {output}'", "has {output}, where nothing is answered yet"),
+        ("t.yaml", "before: x\nquestion: [secret", "t.yaml line 2 is no YAML: "),
         ("t.yaml", "", "holds no fields\n  before, question"),
         ("t.yaml", "before: x", "does not say how something is asked: question"),
         ("t.yaml", "questions: x", "unknown field of a template 'questions'\n  did you mean"),
@@ -182,13 +184,20 @@ def test_a_template_that_cannot_be_used_says_why(
     with pytest.raises(ConfigError) as raised:
         read_template(written(tmp_path, name, content))
     assert message in str(raised.value)
+    assert "secret" not in str(raised.value)
 
 
 def test_a_file_that_is_no_text_is_named(tmp_path: Path) -> None:
     path = tmp_path / "t.txt"
     path.write_bytes(b"\xff\xfe{demos}")
-    with pytest.raises(ConfigError, match=r"cannot read the template .*t\.txt"):
+    with pytest.raises(ConfigError, match=r"t\.txt is no text in UTF-8 \(byte 1\)"):
         read_template(path)
+    path.write_bytes(b"\xef\xbb\xbfSort:\n{demos}{input}:")  # as some editors begin a file
+    assert read_template(path).hidden(()) == "Sort:\n"
+    with pytest.raises(ConfigError, match="is a folder"):
+        find_template(str(tmp_path))
+    with pytest.raises(ConfigError, match=r"the template triage\.txt is not there"):
+        find_template("triage.txt")
     with pytest.raises(UnknownNameError) as raised:
         find_template("tric")
     assert "did you mean 'trec'" in str(raised.value)

@@ -554,7 +554,7 @@ def _nothing_fits(
         flags = " ".join(["--format", best.name, _flags(guesses[best])]).rstrip()
         fixes.append(f"this looks like {best.name}:  {flags}")
     text = next((guess["text"] for form, guess in guesses.items() if form.name == "text"), None)
-    text = text or _longest_text(row)
+    text = text or longest_text(row)
     if text is not None and "text" in names:
         flag = f"--column {shlex.quote(f'text={text}')}"
         fixes.append(f"{'or map' if fixes else 'map'} a column:  {flag}")
@@ -600,7 +600,8 @@ def _flags(guess: Mapping[str, str]) -> str:
     return " ".join(f"--column {shlex.quote(pair)}" for pair in pairs)
 
 
-def _longest_text(row: Row) -> str | None:
+def longest_text(row: Row) -> str | None:
+    """The column that holds the longest text of a row, ids apart; None where there is none."""
     texts = {
         name: len(value)
         for name, value in row.values.items()

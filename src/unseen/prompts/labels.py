@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from unseen.errors import ConfigError
+from unseen.errors import ConfigError, suggestion
 
 _FEWEST = 2
 
@@ -34,11 +34,19 @@ class Labels:
             )
         strange = [word for word, _ in self.synonyms if word not in self.words]
         if strange:
-            raise ConfigError(f"synonyms are given for {strange[0]!r}, which is no label")
+            raise ConfigError(
+                f"synonyms are given for {strange[0]!r}, which is no label",
+                fix=suggestion(strange[0], self.words),
+            )
         seen: dict[str, str] = {}
         for spelling, word in self._spellings():
             if not spelling:
-                raise ConfigError("a label is empty")
+                raise ConfigError("a label is empty", fix="write a word for it")
+            if len(spelling.splitlines()) > 1:
+                raise ConfigError(
+                    "a label holds a line break, and an answer is read from one line",
+                    fix="write each label on one line",
+                )
             if seen.setdefault(spelling, word) != word:
                 raise ConfigError(
                     f"the labels {seen[spelling]!r} and {word!r} are both read as {spelling!r}",

@@ -73,6 +73,12 @@ class PromptTemplate:
                 f"the template {self.name} has {DEMOS} where no demonstrations go",
                 fix=f"a text file has {DEMOS} once, before {INPUT}; a YAML file has it in no field",
             )
+        if OUTPUT in self.question:
+            raise ConfigError(
+                f"the question of the template {self.name} has {OUTPUT}, where nothing is answered yet",
+                fix=f"end it where the answer begins: a demonstration has the label there by itself, or, "
+                f"in a YAML file, where its field demonstration has {OUTPUT}",
+            )
         if self.as_turns and not self.chat:
             raise ConfigError(
                 f"the template {self.name} has demonstrations as turns, and is no chat",
@@ -205,9 +211,16 @@ def find_template(name: str) -> PromptTemplate:
     if name in PAPERS:
         return PAPERS[name]
     path = Path(name).expanduser()
-    if not path.is_file():
-        raise UnknownNameError("template", name, PAPERS)
-    return read_template(path)
+    if path.is_file():
+        return read_template(path)
+    if path.is_dir() or path.suffix or len(path.parts) > 1:
+        what = "is a folder" if path.is_dir() else "is not there"
+        raise ConfigError(
+            f"the template {name} {what}",
+            fix=f"name a text file with {DEMOS} and {INPUT}, a YAML file of its parts, or one of "
+            f"{', '.join(PAPERS)}",
+        )
+    raise UnknownNameError("template", name, PAPERS)
 
 
 def read_template(path: Path) -> PromptTemplate:
@@ -221,9 +234,16 @@ def read_template(path: Path) -> PromptTemplate:
         ConfigError: where it cannot be read, or a place is missing.
     """
     try:
-        content = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"cannot read the template {path}: {error}") from error
+        content = path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ConfigError(
+            f"the template {path} is no text in UTF-8 (byte {error.start + 1})",
+            fix="save it as UTF-8",
+        ) from error
+    except OSError as error:
+        raise ConfigError(
+            f"cannot read the template {path}: {error.strerror}", fix="name a file that can be read"
+        ) from error
     if path.suffix in (".yaml", ".yml"):
         return _from_fields(path, content)
     before, mark, question = content.partition(DEMOS)
@@ -243,7 +263,12 @@ def _from_fields(path: Path, content: str) -> PromptTemplate:
     try:
         given = yaml.safe_load(content)
     except yaml.YAMLError as error:
-        raise ConfigError(f"the template {path} is no YAML: {error}") from error
+        mark, why = getattr(error, "problem_mark", None), getattr(error, "problem", None)
+        where = "" if mark is None else f" line {mark.line + 1}"
+        raise ConfigError(
+            f"the template {path}{where} is no YAML{f': {why}' if why else ''}",
+            fix="put texts that hold : or { or # in quotes, or write them after | on lines of their own",
+        ) from None  # what YAML says quotes the file
     if not isinstance(given, dict):
         raise ConfigError(f"the template {path} holds no fields", fix=f"{', '.join(_FIELDS)}")
     for name in given:

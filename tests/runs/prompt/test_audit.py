@@ -302,7 +302,7 @@ def test_a_pool_that_is_too_small_or_of_one_label_is_refused(tmp_path: Path) -> 
     with pytest.raises(TooFewRecordsError, match="holds 5 different records"):
         unseen.audit_prompt(copying(), unseen.PromptGame(demos=few, shots=4, **game), **given)
     same = [(text, "Amber") for text, _ in few]
-    with pytest.raises(ConfigError, match="got 1 labels"):
+    with pytest.raises(ConfigError, match="all 5 records have the same label"):
         unseen.audit_prompt(copying(), unseen.PromptGame(demos=same, **game), **given)
 
 

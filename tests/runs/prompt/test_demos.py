@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from unseen.errors import ConfigError, DataError, UnseenError
+from unseen.errors import ConfigError, DataError, UnknownNameError, UnseenError
 from unseen.prompts.labels import Labels
 from unseen.prompts.templates import Example
 from unseen.runs.prompt.demos import Demos, labelled, labels_of, read_demos
@@ -59,7 +59,18 @@ def test_records_come_from_python_too() -> None:
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
-        ([{"text": "one"}], "--column text=COLUMN --column label=COLUMN"),
+        ([{"text": "one"}], "--column text=text --column label=COLUMN"),
+        (
+            [{"body": "one two", "kind": "A"}],
+            "line 1: has columns body, kind, and none for text and label\n"
+            "  name the columns: --column text=body --column label=kind",
+        ),
+        ([{"text": "one"}, {"text": "two", "label": "A"}], "line 1 field 'label': is missing"),
+        (
+            [{"id": 7, "text": "a", "label": "A"}, {"id": "7", "text": "b", "label": "A"}],
+            "line 1 and line 2 have the same id",
+        ),
+        ([{"prompt": "one"}], "has columns prompt, and none for text and label"),
         ([{"text": "one", "label": ""}], "line 1 field 'label': is empty"),
         (
             [{"text": "one", "label": "A"}, {"text": None, "label": "A"}],
@@ -72,6 +83,19 @@ def test_a_file_that_is_no_pool_says_what_to_type(tmp_path: Path, rows, message:
     with pytest.raises(UnseenError) as raised:
         read(lines(tmp_path / "a.jsonl", *rows))
     assert message in str(raised.value)
+
+
+def test_a_column_that_is_not_there_is_the_fault_and_not_its_role(tmp_path: Path) -> None:
+    file = lines(tmp_path / "a.jsonl", {"body": "one", "kind": "A"})
+    with pytest.raises(UnknownNameError, match=r"unknown column .* 'kin'") as raised:
+        read(file, column={"text": "body", "label": "kin"})
+    assert "kind" in str(raised.value.fix)
+    with pytest.raises(DataError) as raised:
+        read(file, column={"text": "body"})
+    assert raised.value.fix == "name the columns: --column text=body --column label=kind"
+    with pytest.raises(ConfigError, match="role in column 'foo'"):
+        read(file, column={"foo": "body"})
+    assert read(file, column={"text": "body", "label": "kind"}).labels == ("A",)
 
 
 def test_items_of_python_that_are_no_records_are_refused() -> None:
@@ -94,6 +118,11 @@ def test_answers_that_hardly_repeat_are_free_text() -> None:
     pool = read([(f"t{i}", f"answer {i}") for i in range(9)])
     assert labels_of([pool], [], {}, None) is None
     assert labelled(pool, None) is pool
+
+
+def test_records_of_one_label_are_no_pool() -> None:
+    with pytest.raises(ConfigError, match="all 2 records have the same label"):
+        labels_of([read([("a", "x"), ("b", "x")])], [], {}, None)
 
 
 def test_labels_take_the_spelling_of_the_list_and_strange_ones_are_placed_not_quoted() -> None:

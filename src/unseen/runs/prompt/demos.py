@@ -5,14 +5,15 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from unseen.data.formats import Cells, Row
+from unseen.data.formats import Cells, Row, listed, longest_text, schema_of, shown
 from unseen.data.read import name_of_source, read_rows
 from unseen.data.records import Source, read_source
-from unseen.errors import ConfigError, DataError
+from unseen.errors import ConfigError, DataError, UnknownNameError, UsageError
 from unseen.prompts.labels import Labels
 from unseen.prompts.templates import Example
 from unseen.types import Record
@@ -65,12 +66,44 @@ def read_demos(given: Given, *, format_: str, column: Mapping[str, str], option:
     rows = list(read_rows(name))
     if not rows:
         raise DataError("holds no records", path=name, fix='{"text": "...", "label": "..."}')
+    there = dict.fromkeys(column for row in rows for column in row.values)
     columns = {role: column.get(role, role) for role in (TEXT, LABEL)}
-    if format_ != "auto" or not set(columns.values()) <= set(rows[0].values):
+    if format_ != "auto" or not set(columns.values()) <= set(there):
+        _check_named(name, column, there)
         return _of_pairs(name, format_, column, rows[0])
     examples = tuple(_example(Cells(row, columns)) for row in rows)
     places = tuple(f"{row.unit} {row.number}" for row in rows)
+    _check_ids(name, examples, places)
     return Demos(examples, places, Source(name, len(examples), _digest(examples)))
+
+
+def _check_named(name: str, column: Mapping[str, str], there: Iterable[str]) -> None:
+    """Refuses columns for text and label that no record has.
+
+    Raises:
+        UnknownNameError: where one was named.
+    """
+    known = [shown(one) for one in there]
+    for role in (TEXT, LABEL):
+        if role in column and column[role] not in there:
+            raise UnknownNameError(f"column of {name}", shown(column[role]), known)
+
+
+def _check_ids(name: str, examples: Sequence[Example], places: Sequence[str]) -> None:
+    """Refuses records that share an id: results name records by it.
+
+    Raises:
+        DataError: with where the first two stand.
+    """
+    first: dict[str, str] = {}
+    for example, place in zip(examples, places, strict=True):
+        if example.id in first:
+            raise DataError(
+                f"{first[example.id]} and {place} have the same id",
+                path=name,
+                fix="give each record an id of its own, or leave the ids out: records are then numbered",
+            )
+        first[example.id] = place
 
 
 def _example(cells: Cells) -> Example:
@@ -85,13 +118,44 @@ def _example(cells: Cells) -> Example:
 
 def _of_pairs(name: str, format_: str, column: Mapping[str, str], first: Row) -> Demos:
     """Prompts and completions, whatever form they are written in."""
+    if format_ == "auto" and not _are_pairs(first, column):
+        raise _unlabelled(first, column)
     try:
         found = read_source(name, format=format_, column=column or None)
     except ConfigError as error:
-        raise ConfigError(error.problem, fix=_FIX) from error
+        raise ConfigError(error.problem, fix=error.fix or _FIX) from error
     examples = tuple(_example_of(record, name, at) for at, record in enumerate(found.records))
     places = tuple(f"{first.unit} {number}" for number in range(1, len(examples) + 1))
     return Demos(examples, places, Source(name, len(examples), _digest(examples)))
+
+
+def _are_pairs(first: Row, column: Mapping[str, str]) -> bool:
+    """Whether a record is of a form that has an answer, or is to be read as one."""
+    if LABEL in column:
+        return False
+    if set(column) - {TEXT}:
+        return True  # what is wrong with other roles is said where they are read
+    try:
+        return schema_of(first, column=column).form.name != TEXT
+    except UsageError:
+        return False
+
+
+def _unlabelled(first: Row, column: Mapping[str, str]) -> DataError:
+    """The error for columns of which none is a text, or none its label, with the flags that name them."""
+    text = column.get(TEXT) or (TEXT if TEXT in first.values else longest_text(first))
+    label = column.get(LABEL) or (LABEL if LABEL in first.values else None)
+    others = [one for one in first.values if one not in (text, "id") and shown(one) == one]
+    if label is None and len(others) == 1:
+        (label,) = others
+    lacking = [role for role in (TEXT, LABEL) if column.get(role, role) not in first.values]
+    flags = (
+        shlex.quote(f"{role}={place or 'COLUMN'}") for role, place in ((TEXT, text), (LABEL, label))
+    )
+    return first.fault(
+        f"has columns {listed(first.values)}, and none for {' and '.join(lacking)}",
+        fix=f"name the columns: {' '.join(f'--column {flag}' for flag in flags)}",
+    )
 
 
 _FIX = "name the columns: --column text=COLUMN --column label=COLUMN"
@@ -166,6 +230,12 @@ def labels_of(
         return Labels.of(of_template.words, dict(of_template.synonyms) | dict(synonyms))
     n = sum(len(one.examples) for one in pool)
     found = sorted({label for one in pool for label in one.labels})
+    if len(found) == 1:
+        raise ConfigError(
+            f"all {n} records have the same label, and an attack on a prompt needs two at least",
+            fix="give records of other labels too, or name every word that an answer can be: "
+            "--labels Number,Location,…",
+        )
     if len(found) > min(_MOST_LABELS, n / 2):
         return None
     return Labels.of(found, synonyms)
