@@ -9,7 +9,7 @@ from unseen.runs.results import PromptFacts, Results, SettingResult, Shift
 FACTS = PromptFacts(
     template="triage.txt", chat=False, n_labels=3, observed=False, n_pool=80, pool_sha256="p00l",
     trials=40, paired=False, shots=1, position="last", tokens=(10, 20, 30),
-    unparsed={"strong": 0.25},
+    unparsed={"strong": 0.25}, never={"strong": 0.4, "other": 1.0}, no_room={"strong": 0.1, "other": 0.0},
 )  # fmt: skip
 
 
@@ -110,11 +110,15 @@ def test_sections_speak_of_prompts() -> None:
         "# Membership audit of a prompt",
         "rows behind an empty prompt",
         "answers to strong that could not be read: 25.0%",
+        "wrong labels that other insisted on in vain: 100.0%",
+        "wrong labels that strong insisted on in vain: 40.0%",
+        "of all of them, for want of room: 10.0%",
         "unseen audit prompt --config",
         "a fair coin says which",
         "members and their prompts, sha256",
     ):
         assert said in text
+    assert text.count("for want of room") == 1
     assert "training" not in text.replace(markdown.safe(reports.SENTENCE), "")
 
 

@@ -176,6 +176,10 @@ def cost(about: PromptFacts) -> list[tuple[str, str]]:
         (f"answers to {name} that could not be read", percent(share))
         for name, share in sorted(about.unparsed.items())
     ]
+    for name, share in sorted(about.never.items()):
+        pairs.append((f"wrong labels that {name} insisted on in vain", percent(share)))
+        if about.no_room.get(name):
+            pairs.append(("of all of them, for want of room", percent(about.no_room[name])))
     return pairs
 
 

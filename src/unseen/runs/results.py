@@ -558,6 +558,15 @@ class PromptFacts(Part):
         default_factory=dict,
         description="share of the answers that were none of those asked for, by attack",
     )
+    never: dict[str, float] = Field(
+        default_factory=dict,
+        description="share of the wrong labels insisted on that were never the answer and count as the cap, "
+        "by attack",
+    )
+    no_room: dict[str, float] = Field(
+        default_factory=dict,
+        description="of the same labels, the share that the context had no room to insist on so long",
+    )
 
 
 class SettingResult(Part):
@@ -575,6 +584,8 @@ class SettingResult(Part):
     )
     n_too_long: tuple[int, int] = (0, 0)
     unparsed: dict[str, float] = Field(default_factory=dict)
+    never: dict[str, float] = Field(default_factory=dict)
+    no_room: dict[str, float] = Field(default_factory=dict)
     requests: dict[str, int] = Field(
         default_factory=dict, description="distinct requests, by the model's role"
     )

@@ -4,11 +4,13 @@ import json
 from pathlib import Path
 
 import demos
+import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from sklearn.metrics import roc_auc_score
 
 import unseen
+from unseen.attacks import create
 from unseen.errors import (
     AccessError,
     BudgetError,
@@ -16,8 +18,12 @@ from unseen.errors import (
     PreflightError,
     TooFewRecordsError,
 )
+from unseen.runs.plan import Plan
+from unseen.runs.prompt.judged import insisted
 from unseen.runs.prompt.validity import _unparsed
 from unseen.runs.results import PromptFacts
+from unseen.signals.base import Observations
+from unseen.signals.flipped import FlippedText, Flips
 from unseen.targets.access import Access
 from unseen.targets.fake import FakeTarget, FakeTokenizer
 from unseen.targets.limited import LimitedTarget
@@ -130,6 +136,33 @@ def test_answers_that_cannot_be_read_are_counted(tmp_path: Path) -> None:
     (check,) = [one for one in found.results.checks if one.id == "unparsed"]
     assert check.status == "warn"
     assert check.value == pytest.approx(1 - found.results.prompt.unparsed["gap"])
+
+
+def test_labels_that_are_insisted_on_in_vain_are_counted(tmp_path: Path) -> None:
+    names = ("brainwash[cap=3]", "hybrid[encoder=letters,cap=3]")
+    found = audit(tmp_path, attacks=names, trials=12, max_length=250)
+    table = pq.read_table(found.folder / "records.parquet").to_pydict()["score.brainwash[cap=3]"]
+    about = found.results.prompt
+    assert set(about.never) == set(about.no_room) == {names[0]}, "each question is counted once"
+    # No prompt has room for two more demonstrations: whoever is not convinced by one never is.
+    assert about.no_room == about.never
+    in_vain = [score * 2 >= 3 for score in table]  # of two labels, one or both
+    assert sum(in_vain) / len(table) >= about.never[names[0]] > 0
+    assert "insisted on in vain" in unseen.report_run(found.folder, "md")
+
+
+def test_insisting_in_vain_is_told_of_each_label() -> None:
+    rng = np.random.default_rng(0)
+    flips = {
+        f"t{i}": Flips(0, rng.integers(5, size=3), rng.random(3) < 0.6, rng.random(3) < 0.2)
+        for i in range(9)
+    }
+    attacks = (create("brainwash"), create("hybrid"), create("brainwash[calibrate=True]"))
+    seen = Observations(tuple(flips), {FlippedText(): flips}, {})
+    told = insisted(Plan(attacks, (), {}, None), seen)
+    for name, field in (("never", "censored"), ("no_room", "cut")):
+        n = sum(bool(flag) for one in flips.values() for flag in getattr(one, field))
+        assert told[name] == {"brainwash": pytest.approx(n / 27)}
 
 
 def test_where_the_finding_rests_on_other_answers_unread_ones_are_told_and_do_no_harm() -> None:

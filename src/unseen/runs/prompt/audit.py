@@ -30,7 +30,7 @@ from unseen.runs.prompt.asked import Total, total
 from unseen.runs.prompt.cost import FREE_TEXT, accuracy, similarity
 from unseen.runs.prompt.defended import Seen, defence, fixed_scores, guarantee_facts
 from unseen.runs.prompt.demos import Given
-from unseen.runs.prompt.judged import file_of, judged_setting, unparsed
+from unseen.runs.prompt.judged import file_of, insisted, judged_setting, unparsed
 from unseen.runs.prompt.preflight import checked_first
 from unseen.runs.prompt.ready import Ready, in_words, ready
 from unseen.runs.prompt.settings import Setting
@@ -357,6 +357,7 @@ def _facts(start: Ready, observations: Observations, scores: Mapping[str, Scores
         tokens=(fitting[0], fitting[len(fitting) // 2], fitting[-1]) if fitting else None,
         n_too_long=_too_long(start, setting, scores),
         unparsed=unparsed(start.plan, observations),
+        **insisted(start.plan, observations),
         **game,
     )
 
@@ -439,6 +440,7 @@ def _about(
         n=judge.n,
         n_too_long=_too_long(start, setting, scores),
         unparsed=unparsed(start.plan, observations),
+        **insisted(start.plan, observations),
         requests=cost.requests,
     )
 

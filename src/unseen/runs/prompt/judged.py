@@ -13,7 +13,8 @@ from unseen.runs.judge import PROMPTED, Judge
 from unseen.runs.plan import Plan
 from unseen.runs.results import SettingResult, Shift
 from unseen.runs.subjects import Scored, Subjects
-from unseen.signals.base import TARGET, Observations
+from unseen.signals.base import TARGET, Observations, Signal
+from unseen.signals.flipped import Flips
 from unseen.types import Scores
 
 if TYPE_CHECKING:
@@ -35,6 +36,25 @@ def unparsed(plan: Plan, observations: Observations) -> dict[str, float]:
         if flags:
             found[label(attack)] = 1 - float(np.mean(flags))
     return found
+
+
+def insisted(plan: Plan, observations: Observations) -> dict[str, dict[str, float]]:
+    """How often insisting on a wrong label led to nothing, as fields of results, by attack that does.
+
+    Attacks that insist alike are named once, by the first.
+    """
+    never: dict[str, float] = {}
+    no_room: dict[str, float] = {}
+    told: set[Signal] = set()
+    for attack in plan.attacks:
+        for signal in attack.signals():
+            seen = list(observations.values.get(signal, {}).values())
+            if getattr(signal, "gives", None) is not Flips or signal in told or not seen:
+                continue
+            told.add(signal)
+            never[label(attack)] = float(np.concatenate([one.censored for one in seen]).mean())
+            no_room[label(attack)] = float(np.concatenate([one.cut for one in seen]).mean())
+    return {"never": never, "no_room": no_room}
 
 
 def judged_setting(
