@@ -94,12 +94,12 @@ def test_known_records_without_a_value_teach_nothing_and_are_no_fault() -> None:
 def test_fields_are_those_of_what_is_measured() -> None:
     attack = NeighborDeviation(
         compare="full", prefix=0.3, neighbours=7, filler="list", dropout=0.1, encoder="letters",
-        rouge="f1", longest=9, seed=3, perplexity=True,
+        rouge="f1", longest=9, seed=3, replacements=2, perplexity=True,
     )  # fmt: skip
     deviating, perplexity = attack.signals()
     assert deviating == Deviating(
         compare="full", prefix=0.3, neighbours=7, filler="list", dropout=0.1, encoder="letters",
-        rouge="f1", longest=9, seed=3,
+        rouge="f1", longest=9, seed=3, replacements=2,
     )  # fmt: skip
     assert perplexity == DeviatingPerplexity(written=deviating.texts)
     assert perplexity.written.neighbours == 7

@@ -25,6 +25,7 @@ from unseen.signals.deviation import (
     rouge_l,
 )
 from unseen.signals.embedding import text_encoder
+from unseen.signals.masks import generator
 from unseen.signals.neighbourhood import EarlySwapping, Neighbourhood, beginning
 from unseen.targets.edits import edited
 from unseen.targets.fake import FakeTarget, FakeTokenizer
@@ -162,6 +163,51 @@ def test_neighbours_differ_in_one_word_of_the_beginning() -> None:
     assert made == [edited(text, edits) for _, edits in making.made(text, ListFiller())]
     other = EarlySwapping("embeddings", 5, 3, 0.3, 0.4, 1)
     assert made != [edited(text, edits) for _, edits in other.made(text, ListFiller())]
+
+
+def one_by_one(text: str, filler: ListFiller, seed: int) -> list[str]:
+    """Neighbours with a word replaced: a word drawn, its best other taken, and so on."""
+    rng, end, made = generator(seed, 0, text), beginning(text, 0.4), []
+    swaps = filler.swaps(text, top_k=3, dropout=0.3, rng=rng, until=end)
+    while swaps and len(made) < 7:
+        able = [s for s in swaps if text[s.edit.start : s.edit.stop] != "the"] or swaps
+        places = sorted({s.edit.start for s in able})
+        place = places[int(rng.integers(len(places)))]
+        best = next(s for s in able if s.edit.start == place)
+        swaps.remove(best)
+        made.append(text[: best.edit.start] + best.edit.put + text[best.edit.stop :])
+    return made
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_neighbours_of_one_word_are_drawn_one_by_one(seed: int) -> None:
+    text = "Films featured the hero Doyle, and nobody wrote any songs."
+    making = EarlySwapping("embeddings", 7, 3, 0.3, 0.4, seed)
+    made = [edited(text, edits) for _, edits in making.made(text, ListFiller())]
+    assert made == one_by_one(text, ListFiller(), seed)
+
+
+@pytest.mark.parametrize(("replacements", "n"), [(2, 2), (3, 3), (9, 5)])
+def test_neighbours_may_differ_in_more_words(replacements: int, n: int) -> None:
+    text = "What Films featured the hero Doyle, and who wrote any of them?"
+    making = EarlySwapping("embeddings", 3, 3, 0.3, 0.42, 0, replacements)
+    made = making.made(text, ListFiller())
+    assert len({edits for _, edits in made}) == 3
+    for score, edits in made:
+        new = edited(text, edits)
+        assert sum(a != b for a, b in zip(text.split(), new.split(), strict=True)) == n
+        assert new.endswith(text[beginning(text, 0.42) :])
+        own = {swap.edit: swap.score for swap in filler_swaps(text)}
+        assert score == pytest.approx(np.mean([own[edit] for edit in edits]))
+    signal = Deviating(prefix=0.42, neighbours=3, others=3, replacements=replacements)
+    assert signal.beginnings(record(text), materials(text))[1:] == [
+        edited(text, edits)[: -len(text[beginning(text, 0.42) :])] for _, edits in made
+    ]
+
+
+def filler_swaps(text: str):
+    rng = np.random.default_rng(0)
+    return ListFiller().swaps(text, top_k=3, dropout=0.3, rng=rng, until=beginning(text, 0.42))
 
 
 def test_stop_words_are_swapped_where_there_is_nothing_else() -> None:
@@ -327,6 +373,7 @@ def test_the_control_is_of_what_the_control_has_written() -> None:
         ({"prefix": 1.0}, r"got prefix=1.0, expected a share between 0 and 1"),
         ({"dropout": 1.0}, "got dropout=1.0"),
         ({"longest": 0}, "got longest=0"),
+        ({"replacements": 0}, "got replacements=0"),
         ({"neighbours": 0}, "got neighbours=0"),
         ({"filler": ""}, "got no filler"),
         ({"encoder": ""}, "got no encoder"),

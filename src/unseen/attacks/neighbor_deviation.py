@@ -40,7 +40,7 @@ class NeighborDeviation:
     score = f(d_similarity, d_BLEU, d_ROUGE-L[, d_PPL]), the log-odds of a classifier f, d_m = c_m -
     mean over i = 1 .. N of c_m^i (equation 8): c_m holds what the model writes after the beginning
     against the record, c_m^i what it writes after the i-th neighbour, whose beginning differs in one
-    word. f learns from known trials and never judges one that it has learned from. PPL, in
+    word (or in `replacements` words). f learns from known trials and never judges one that it has learned from. PPL, in
     logarithms, is that of a model of the attacker's own (--surrogate), never the target's.
 
     Attributes:
@@ -52,6 +52,7 @@ class NeighborDeviation:
             itself; "full" whole texts, as equations 6 and 7 have it.
         prefix: share of the record's words that is given, at least two words.
         neighbours: N.
+        replacements: words of the beginning that a neighbour has replaced; the paper tries 1 to 3.
         filler: the folder or hub name of a masked language model, such as google-bert/bert-base-uncased;
             "embeddings", the word embeddings of the target; "embeddings:MODEL", those of another model;
             "list:FILE", words and what may stand for them; "wordnet:FOLDER", synonyms of WordNet.
@@ -79,6 +80,7 @@ class NeighborDeviation:
     compare: Compare = "suffix"
     prefix: float = 0.2
     neighbours: int = 5
+    replacements: int = 1
     filler: str = "embeddings"
     dropout: float = 0.3
     encoder: str = "minilm"
@@ -146,6 +148,7 @@ class NeighborDeviation:
         return Deviating(
             prefix=self.prefix,
             neighbours=self.neighbours,
+            replacements=self.replacements,
             filler=self.filler,
             dropout=self.dropout,
             longest=self.longest,

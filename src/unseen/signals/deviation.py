@@ -63,7 +63,7 @@ class _Begun:
     """What the model writes (greedily) after the beginning of a record and after N neighbours of it.
 
     The beginning is a share of the words of the text, at least two; it begins a question of the task
-    that breaks off. Neighbours differ in one word of it. What is written counts up to where the next
+    that breaks off. Neighbours differ in one word of it, or in more. What is written counts up to where the next
     demonstration would begin; the rest of the record goes up to its label, as a demonstration shows
     it. In messages the model is asked to complete the sentence: the rest ends with the text, and what
     is written counts from where it has repeated the beginning, if it does.
@@ -79,6 +79,7 @@ class _Begun:
         compare: "suffix" holds what is written against the rest; "full" holds the beginning and what is
             written after it against the whole, as equations 6 and 7 do.
         seed: another seed, other neighbours.
+        replacements: words of the beginning that a neighbour has replaced.
     """
 
     private: ClassVar[bool] = True
@@ -92,12 +93,14 @@ class _Begun:
     longest: int = 128
     compare: Compare = "suffix"
     seed: int = 0
+    replacements: int = 1
 
     def __post_init__(self) -> None:
         check_neighbours(self.filler, self.neighbours, self.others)
-        if self.longest < 1:
-            msg = f"got longest={self.longest}, expected at least 1"
-            raise ValueError(msg)
+        for name in ("longest", "replacements"):
+            if getattr(self, name) < 1:
+                msg = f"got {name}={getattr(self, name)}, expected at least 1"
+                raise ValueError(msg)
         if not 0 < self.prefix < 1:
             msg = f"got prefix={self.prefix}, expected a share between 0 and 1"
             raise ValueError(msg)
@@ -141,7 +144,13 @@ class _Begun:
             reason = "there is no model that fills in words"
             raise UnscorableError(reason)
         making = EarlySwapping(
-            self.filler, self.neighbours, self.others, self.dropout, self.prefix, self.seed
+            self.filler,
+            self.neighbours,
+            self.others,
+            self.dropout,
+            self.prefix,
+            self.seed,
+            self.replacements,
         )
         made = materials.neighbourhood.of(text, making)
         return [text[:end], *(edited(text[:end], edits) for _, edits in made)]

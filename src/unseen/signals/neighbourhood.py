@@ -11,7 +11,7 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -128,11 +128,12 @@ class Swapping:
 
 @dataclass(frozen=True)
 class EarlySwapping:
-    """One word of the beginning replaced, and a neighbour drawn for it at random (NDA, section 4.2).
+    """Words of the beginning replaced, and a neighbour drawn for them at random (NDA, section 4.2).
 
-    The whole text says which words fit, though only its beginning changes. Which word is replaced is
-    drawn anew for each neighbour, among those that are no stop words (where there are any left); it
-    takes the best other that no neighbour has taken.
+    The whole text says which words fit, though only its beginning changes. Which words are replaced is
+    drawn anew for each neighbour, among those that are no stop words (where there are any left); each
+    takes the best other that no neighbour has taken. A beginning with fewer words that the filler knows
+    has all of them replaced.
     """
 
     filler: str
@@ -141,9 +142,10 @@ class EarlySwapping:
     dropout: float
     prefix: float
     seed: int
+    replacements: int = 1
 
     def made(self, text: str, filler: Filler) -> list[tuple[float, Neighbour]]:
-        """So many swaps, in the order of the draws."""
+        """So many neighbours, in the order of the draws; each fits as its words do in the mean."""
         rng, end = generator(self.seed, 0, text), beginning(text, self.prefix)
         try:
             swaps = filler.swaps(text, top_k=self.top_k, dropout=self.dropout, rng=rng, until=end)
@@ -153,19 +155,30 @@ class EarlySwapping:
         for swap in swaps:
             left.setdefault((swap.edit.start, swap.edit.stop), []).append(swap)
         says = {span: _says(text[slice(*span)]) for span in left}
+        n = min(self.replacements, max(1, len(left)))
         seen = {text}
         made: list[tuple[float, Neighbour]] = []
-        while left and len(made) < self.neighbours:
-            spans = sorted(span for span in left if says[span]) or sorted(left)
-            span = spans[int(rng.integers(len(spans)))]
-            swap = left[span].pop(0)
-            if not left[span]:
-                del left[span]
-            new = edited(text, (swap.edit,))
+        while len(left) >= n and len(made) < self.neighbours:
+            swaps = [left[span].pop(0) for span in _drawn(left, says, n, rng)]
+            left = {span: others for span, others in left.items() if others}
+            edits = tuple(sorted((swap.edit for swap in swaps), key=lambda edit: edit.start))
+            new = edited(text, edits)
             if new not in seen:
                 seen.add(new)
-                made.append((swap.score, (swap.edit,)))
+                made.append((sum(swap.score for swap in swaps) / n, edits))
         return made
+
+
+def _drawn(
+    spans: Iterable[Span], says: Mapping[Span, bool], n: int, rng: np.random.Generator
+) -> list[Span]:
+    """So many different words, one after the other: those that say something first."""
+    left, drawn = sorted(spans), []
+    for _ in range(n):
+        able = [span for span in left if says[span]] or left
+        drawn.append(able[int(rng.integers(len(able)))])
+        left.remove(drawn[-1])
+    return drawn
 
 
 def _says(word: str) -> bool:
