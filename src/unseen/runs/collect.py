@@ -32,6 +32,7 @@ from unseen.signals.base import (
     Materials,
     Observations,
     OfShadow,
+    OngoingSignal,
     PopulationSignal,
     ReadingSignal,
     ShadowSignal,
@@ -532,7 +533,11 @@ class _Text:
         decode = materials.encoder.tokenizer.decode
         try:
             self.said += [decode(writing.answer(prompt)) for prompt in self.questions]
-            self.questions = self.signal.more(self.record, materials, self.said)
+            self.questions = (
+                self.signal.more(self.record, materials, self.said)
+                if isinstance(self.signal, OngoingSignal)
+                else ()
+            )
         except UnscorableError as error:
             self.questions, self.why_not = (), error
         return bool(self.questions)

@@ -54,15 +54,6 @@ class Answered:
         ids = behind.prompt(record.id, said)
         return (Prompt(ids, most_tokens(self.longest, materials), one_line=True),)
 
-    def more(
-        self,
-        record: Record,  # noqa: ARG002
-        materials: Materials,  # noqa: ARG002
-        texts: Sequence[str],  # noqa: ARG002
-    ) -> tuple[Prompt, ...]:
-        """Nothing."""
-        return ()
-
     def observe(self, record: Record, materials: Materials, texts: Sequence[str]) -> Answer:
         """Whether it is right, and whether it is a label at all."""
         said = behind_of(materials).parse(texts[0])

@@ -366,14 +366,6 @@ class ContinuationSignal(Protocol):
             UnscorableError: with the reason, where the record cannot be measured.
         """
 
-    def more(
-        self, record: Record, materials: Materials, texts: Sequence[str]
-    ) -> tuple[Prompt, ...]:
-        """Further prompts, after what was written so far; none where that is enough.
-
-        Asked until there are none, so the signal itself bounds them.
-        """
-
     def observe(self, record: Record, materials: Materials, texts: Sequence[str]) -> Any:
         """The value of one record, from all that was written, in the order of the prompts.
 
@@ -383,7 +375,20 @@ class ContinuationSignal(Protocol):
 
 
 @runtime_checkable
-class ForeseeingSignal(ContinuationSignal, Protocol):
+class OngoingSignal(ContinuationSignal, Protocol):
+    """Lets a model write on, after what it has written, until that is enough."""
+
+    def more(
+        self, record: Record, materials: Materials, texts: Sequence[str]
+    ) -> tuple[Prompt, ...]:
+        """Further prompts, after what was written so far; none where that is enough.
+
+        Asked until there are none, so the signal itself bounds them.
+        """
+
+
+@runtime_checkable
+class ForeseeingSignal(OngoingSignal, Protocol):
     """Knows what it may ask after the first prompts."""
 
     def foreseen(self, record: Record, materials: Materials) -> tuple[Prompt, ...]:

@@ -84,15 +84,6 @@ class Completed:
         ids = behind.prompt(record.id, said)
         return (Prompt(ids, self.longest, Sampling(fewest=self.fewest), stop=stop),)
 
-    def more(
-        self,
-        record: Record,  # noqa: ARG002
-        materials: Materials,  # noqa: ARG002
-        texts: Sequence[str],  # noqa: ARG002
-    ) -> tuple[Prompt, ...]:
-        """Nothing."""
-        return ()
-
     def observe(self, record: Record, materials: Materials, texts: Sequence[str]) -> Completion:
         """Similarities to the record, and to its rest."""
         whole = text_of(record).strip()

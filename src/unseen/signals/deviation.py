@@ -123,15 +123,6 @@ class _Begun:
             for text in self.beginnings(record, materials)
         )
 
-    def more(
-        self,
-        record: Record,  # noqa: ARG002
-        materials: Materials,  # noqa: ARG002
-        texts: Sequence[str],  # noqa: ARG002
-    ) -> tuple[Prompt, ...]:
-        """Nothing."""
-        return ()
-
     def beginnings(self, record: Record, materials: Materials) -> list[str]:
         """The beginning of the record, and neighbours of it.
 

@@ -64,15 +64,6 @@ class Inquired:
         said = before + text_of(record) + after + ("\nAnswer:" if self.cue else "")
         return (Prompt(behind_of(materials).prompt(record.id, said), self.longest),)
 
-    def more(
-        self,
-        record: Record,  # noqa: ARG002
-        materials: Materials,  # noqa: ARG002
-        texts: Sequence[str],  # noqa: ARG002
-    ) -> tuple[Prompt, ...]:
-        """Nothing."""
-        return ()
-
     def observe(
         self,
         record: Record,  # noqa: ARG002

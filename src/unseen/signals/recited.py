@@ -83,15 +83,6 @@ class RecitedWords:
         longest = max(1, min(wanted, room, self.longest))
         return tuple(Prompt(ids, longest, self._sampling, j) for j in range(self.samples))
 
-    def more(
-        self,
-        record: Record,  # noqa: ARG002
-        materials: Materials,  # noqa: ARG002
-        texts: Sequence[str],  # noqa: ARG002
-    ) -> tuple[Prompt, ...]:
-        """Nothing."""
-        return ()
-
     def observe(
         self,
         record: Record,
