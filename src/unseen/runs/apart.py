@@ -164,7 +164,7 @@ def facts_of(one: ApartSet, requests: Mapping[str, int]) -> Apart:
     members, others = len(one.records.members), len(one.records.nonmembers)
     return Apart(
         kind=one.kind,
-        source=Side(path=source.path, sha256=source.sha256, n_read=source.n, n_judged=others),
+        source=Side.of(source, others),
         n=(members, others),
         n_copies=one.n_copies,
         requests=dict(requests),

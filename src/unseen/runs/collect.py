@@ -254,18 +254,14 @@ def prompts_of(
 ) -> dict[str, list[Prompt]]:
     """What `collect` would let each role write in the first round, repetitions included."""
     wanted = _with_comparisons(signals, models)
-    neighbourhood = Neighbourhood(shown.fillers)
     return {
         role: [
             prompt
-            for _, _, prompts in _first_prompts(
-                _jobs(role, wanted, _answered(records), shown),
-                _materials(role, model, models, shown, neighbourhood),
-            )
+            for _, _, prompts in _first_prompts(jobs, materials)
             if not isinstance(prompts, UnscorableError)
             for prompt in prompts
         ]
-        for role, model in models.items()
+        for role, jobs, materials in _each_role(wanted, records, models, shown)
     }
 
 
@@ -278,18 +274,15 @@ def later_prompts_of(
 ) -> dict[str, list[Prompt]]:
     """The most that `collect` would let each role write in later rounds, as far as it is foreseen."""
     foreseeing = [signal for signal in signals if isinstance(signal, ForeseeingSignal)]
-    neighbourhood = Neighbourhood(shown.fillers)
-    later: dict[str, list[Prompt]] = {}
-    for role, model in models.items():
-        jobs = _jobs(role, list(dict.fromkeys(foreseeing)), _answered(records), shown)
-        materials = _materials(role, model, models, shown, neighbourhood)
-        later[role] = [
+    return {
+        role: [
             prompt
             for signal, record, prompts in _first_prompts(jobs, materials)
             if not isinstance(prompts, UnscorableError) and isinstance(signal, ForeseeingSignal)
             for prompt in signal.foreseen(record, materials)
         ]
-    return later
+        for role, jobs, materials in _each_role(foreseeing, records, models, shown)
+    }
 
 
 def later_questions(
@@ -301,18 +294,15 @@ def later_questions(
 ) -> dict[str, list[Request]]:
     """The most that `collect` would ask each role in rounds that may follow from answers."""
     adaptive = [signal for signal in signals if isinstance(signal, AdaptiveSignal)]
-    neighbourhood = Neighbourhood(shown.fillers)
-    later: dict[str, list[Request]] = {}
-    for role, model in models.items():
-        jobs = _jobs(role, list(dict.fromkeys(adaptive)), _answered(records), shown)
-        materials = _materials(role, model, models, shown, neighbourhood)
-        later[role] = [
+    return {
+        role: [
             request
             for signal, record, ask in _asks(jobs, materials, lambda *_: None)
             if not isinstance(ask, UnscorableError) and isinstance(signal, AdaptiveSignal)
             for request in signal.foreseen(record, materials).requests
         ]
-    return later
+        for role, jobs, materials in _each_role(adaptive, records, models, shown)
+    }
 
 
 def glances_of(
@@ -327,15 +317,23 @@ def glances_of(
     return {
         role: [
             one
-            for _, _, glances in _glances(
-                _jobs(role, wanted, _answered(records), shown),
-                replace(_materials(role, model, models, shown), foreseeing=True),
-            )
+            for _, _, glances in _glances(jobs, replace(materials, foreseeing=True))
             if not isinstance(glances, UnscorableError)
             for one in glances
         ]
-        for role, model in models.items()
+        for role, jobs, materials in _each_role(wanted, records, models, shown)
     }
+
+
+def _each_role(
+    signals: Sequence[Signal], records: Sequence[Record], models: dict[str, Model], shown: Shown
+) -> Iterator[tuple[str, list[_Job], Materials]]:
+    """Role, what is measured of it, and what signals may use for that; nothing is kept of it."""
+    neighbourhood = Neighbourhood(shown.fillers)
+    distinct, answered = list(dict.fromkeys(signals)), _answered(records)
+    for role, model in models.items():
+        jobs = _jobs(role, distinct, answered, shown)
+        yield role, jobs, _materials(role, model, models, shown, neighbourhood)
 
 
 def _answered(records: Sequence[Record]) -> tuple[Record, ...]:

@@ -6,19 +6,18 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
 
-from unseen import __version__
 from unseen.attacks import blind
 from unseen.attacks.base import Attack
 from unseen.data.records import Records
 from unseen.data.templates import check_layout
 from unseen.errors import UNANSWERED, ConfigError
 from unseen.runs.apart import ApartSet, Repeated, facts_of, judged_apart
+from unseen.runs.ending import facts_of_no_run
 from unseen.runs.judge import Judge
 from unseen.runs.models import measure_lengths, open_encoder
 from unseen.runs.plan import check_run_of, record_faults
 from unseen.runs.prepared import data_facts, prepare, read
-from unseen.runs.provenance import now
-from unseen.runs.results import Apart, Results, RunFacts
+from unseen.runs.results import Apart, Results
 from unseen.runs.subjects import Scored, Subjects
 from unseen.runs.training.run_of import of_run, records_of_run
 from unseen.runs.validity import checks, verdict
@@ -84,15 +83,7 @@ def check_data(
     found = checks(judge, verdicts, facts)
     rows = tuple(check for check in found if check.id in _OF_DATA)
     return Results(
-        run=RunFacts(
-            id="",
-            created=now(),
-            tool=f"unseen {__version__}",
-            scenario="data",
-            seed=config.seed,
-            plan="",
-            seconds=round(time.monotonic() - started, 1),
-        ),
+        run=facts_of_no_run("data", config.seed, started),
         target={},
         access="",
         data=facts,

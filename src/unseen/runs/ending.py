@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from unseen import __version__
 from unseen.runs.folder import RunFolder
 from unseen.runs.lending import keep, lend, sketch_kept
 from unseen.runs.provenance import now
@@ -37,6 +38,25 @@ def run_facts(about: Mapping[str, Any], started: float) -> RunFacts:
         seed=about["config"]["seed"],
         plan=about["plan"],
         seconds=round(time.monotonic() - started, 1),
+    )
+
+
+def facts_of_no_run(scenario: str, seed: int, started: float | None = None) -> RunFacts:
+    """The same, of results that no run folder holds.
+
+    Args:
+        scenario: what was looked at.
+        seed: of everything that was drawn.
+        started: as of `run_facts`; None where nobody asks how long it took.
+    """
+    return RunFacts(
+        id="",
+        created=now(),
+        tool=f"unseen {__version__}",
+        scenario=scenario,
+        seed=seed,
+        plan="",
+        seconds=0.0 if started is None else round(time.monotonic() - started, 1),
     )
 
 

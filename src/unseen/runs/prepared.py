@@ -220,14 +220,9 @@ def data_facts(
     """
     judged, known = prepared.judged, prepared.known
     template = encoder.template if isinstance(encoder, RecordEncoder) else None
-
-    def side(name: str, n_judged: int) -> Side:
-        source = judged.sources[name]
-        return Side(path=source.path, sha256=source.sha256, n_read=source.n, n_judged=n_judged)
-
     return DataFacts(
-        members=side("members", len(judged.members)),
-        nonmembers=side("nonmembers", len(judged.nonmembers)),
+        members=Side.of(judged.sources["members"], len(judged.members)),
+        nonmembers=Side.of(judged.sources["nonmembers"], len(judged.nonmembers)),
         format=judged.format,
         loss_on=config.loss_on,
         template_sha256=hashlib.sha256((template or "plain").encode()).hexdigest(),

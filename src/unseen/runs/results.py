@@ -5,11 +5,14 @@ Everything that a report says is rendered from this and from records.parquet.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from unseen.types import Estimate
+
+if TYPE_CHECKING:
+    from unseen.data.records import Source
 
 SCHEMA_VERSION = "1.0"
 
@@ -394,6 +397,11 @@ class Side(Part):
     sha256: str
     n_read: int
     n_judged: int
+
+    @classmethod
+    def of(cls, source: Source, n_judged: int) -> Side:
+        """Where records come from, and how many of them are judged."""
+        return cls(path=source.path, sha256=source.sha256, n_read=source.n, n_judged=n_judged)
 
 
 class ReferencePool(Part):

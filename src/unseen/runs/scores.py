@@ -10,15 +10,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from unseen import __version__
 from unseen.data.formats import Row, is_missing, kind_of
 from unseen.data.read import read_rows
 from unseen.data.records import label_of
 from unseen.errors import DataError, UnknownNameError, UsageError
 from unseen.runs.config import configure_statistics
+from unseen.runs.ending import facts_of_no_run
 from unseen.runs.judge import Judge
-from unseen.runs.provenance import now
-from unseen.runs.results import Results, RunFacts
+from unseen.runs.results import Results
 from unseen.runs.subjects import Scored, Subjects
 from unseen.runs.validity import concluded
 from unseen.types import BoolArray, Scores
@@ -113,15 +112,7 @@ def evaluate_scores(
     rows = [judge.row(name, one, kind="attack") for name, one in made.items()]
     verdicts = judge.verdicts(rows, Scored(made), [])
     return Results(
-        run=RunFacts(
-            id="",
-            created=now(),
-            tool=f"unseen {__version__}",
-            scenario="scores",
-            seed=config.seed,
-            plan="",
-            seconds=0.0,
-        ),
+        run=facts_of_no_run("scores", config.seed),
         target={},
         access="",
         control_note="scores made elsewhere bring no control",

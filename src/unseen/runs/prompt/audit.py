@@ -375,14 +375,9 @@ def _too_long(start: Ready, setting: Setting, scores: Mapping[str, Scores]) -> t
 def _data_facts(start: Ready) -> DataFacts:
     config, setting = start.config, start.main
     records = setting.records
-
-    def side(name: str, n_judged: int) -> Side:
-        source = records.sources[name]
-        return Side(path=source.path, sha256=source.sha256, n_read=source.n, n_judged=n_judged)
-
     return DataFacts(
-        members=side("members", len(records.members)),
-        nonmembers=side("nonmembers", len(records.nonmembers)),
+        members=Side.of(records.sources["members"], len(records.members)),
+        nonmembers=Side.of(records.sources["nonmembers"], len(records.nonmembers)),
         format=records.format,
         loss_on="nothing",
         template_sha256=hashlib.sha256(repr(setting.template).encode()).hexdigest(),
