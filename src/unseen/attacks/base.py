@@ -26,7 +26,7 @@ says `scenario: ClassVar[str] = "prompt"`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, cast, runtime_checkable
@@ -292,28 +292,6 @@ def likelihoods(measure: Measure, observations: Observations, id_: str) -> Probe
         slope * seen.plain + intercept * seen.n_tokens,
         slope * seen.probed + intercept * seen.n_tokens,
     )
-
-
-def check_share(name: str, share: float) -> None:
-    """Refuses a hyperparameter that is no share of the tokens.
-
-    Raises:
-        ValueError: where it is not above 0 and at most 1.
-    """
-    if not 0 < share <= 1:
-        msg = f"got {name}={share}, expected a share above 0 and at most 1"
-        raise ValueError(msg)
-
-
-def check_choice(name: str, value: object, choices: Sequence[str]) -> None:
-    """Refuses a hyperparameter that is none of the choices.
-
-    Raises:
-        ValueError: with the choices.
-    """
-    if value not in choices:
-        msg = f"got {name}={value!r}, expected one of {', '.join(choices)}"
-        raise ValueError(msg)
 
 
 def check_finite(*values: FloatArray | float) -> None:

@@ -7,9 +7,10 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from unseen.attacks.base import PROMPT, Known, check_choice, lessons, score_each, unscored
+from unseen.attacks.base import PROMPT, Known, lessons, score_each, unscored
 from unseen.errors import UnscorableError
 from unseen.signals.base import Observations, Signal
+from unseen.signals.checks import check_choice
 from unseen.signals.flipped import FlippedChoice, FlippedText, Flips
 from unseen.targets.access import Access
 from unseen.types import Scores

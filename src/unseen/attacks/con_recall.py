@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from unseen.attacks.base import Known, mean_logprob, ratio_to, score_each
 from unseen.signals.base import Observations, Signal
+from unseen.signals.checks import check_count
 from unseen.signals.prefixed import PrefixedStatistics
 from unseen.signals.token_stats import TokenStatistics
 from unseen.targets.access import Access
@@ -32,9 +33,7 @@ class ConRecall:
     gamma: float = 0.5
 
     def __post_init__(self) -> None:
-        if self.shots < 1:
-            msg = f"got shots={self.shots}, expected at least 1"
-            raise ValueError(msg)
+        check_count("shots", self.shots)
         if not 0 <= self.gamma < float("inf"):
             msg = f"got gamma={self.gamma}, expected a number of at least 0"
             raise ValueError(msg)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from unseen.attacks.base import Known, check_share, mean_of_lowest, score_each
+from unseen.attacks.base import Known, mean_of_lowest, score_each
 from unseen.signals.base import Observations, Signal
+from unseen.signals.checks import check_share
 from unseen.signals.token_stats import TokenStatistics
 from unseen.targets.access import Access
 from unseen.types import Scores

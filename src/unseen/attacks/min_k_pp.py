@@ -7,9 +7,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from unseen.attacks.base import Known, check_share, mean_of_lowest, score_each
+from unseen.attacks.base import Known, mean_of_lowest, score_each
 from unseen.errors import UnscorableError
 from unseen.signals.base import Observations, Signal
+from unseen.signals.checks import check_share
 from unseen.signals.token_stats import TokenStatistics
 from unseen.targets.access import Access
 from unseen.types import Scores, TokenStats

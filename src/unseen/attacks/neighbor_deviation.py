@@ -7,17 +7,10 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from unseen.attacks.base import (
-    PROMPT,
-    Known,
-    check_choice,
-    check_finite,
-    examples,
-    score_each,
-    unscored,
-)
+from unseen.attacks.base import PROMPT, Known, check_finite, examples, score_each, unscored
 from unseen.errors import UnscorableError
 from unseen.signals.base import Observations, Signal
+from unseen.signals.checks import check_choice
 from unseen.signals.deviation import (
     Compare,
     Deviating,

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from unseen.attacks.base import PROMPT, Known, check_choice, check_finite, score_each
+from unseen.attacks.base import PROMPT, Known, check_finite, score_each
 from unseen.signals.asked import Asked, TextLikelihood
 from unseen.signals.base import Observations, Signal
+from unseen.signals.checks import check_choice
 from unseen.signals.labelled import Labelled, LabelLikelihoods
 from unseen.targets.access import Access
 from unseen.types import Scores

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from unseen.attacks.base import Known, mean_logprob, ratio_to, score_each
 from unseen.signals.base import Observations, Signal
+from unseen.signals.checks import check_count
 from unseen.signals.prefixed import PrefixedStatistics
 from unseen.signals.token_stats import TokenStatistics
 from unseen.targets.access import Access
@@ -30,9 +31,7 @@ class Recall:
     shots: int = 7
 
     def __post_init__(self) -> None:
-        if self.shots < 1:
-            msg = f"got shots={self.shots}, expected at least 1"
-            raise ValueError(msg)
+        check_count("shots", self.shots)
 
     def signals(self) -> tuple[Signal, ...]:
         return (TokenStatistics(), self._prefixed)

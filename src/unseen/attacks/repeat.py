@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from unseen.attacks.base import PROMPT, Known, check_choice, score_each
+from unseen.attacks.base import PROMPT, Known, score_each
 from unseen.signals.base import Observations, Signal
+from unseen.signals.checks import check_choice
 from unseen.signals.completed import COMPARE, Compare, Completed, Completion
 from unseen.targets.access import Access
 from unseen.types import Scores

@@ -7,9 +7,10 @@ from typing import ClassVar, Literal, get_args
 
 import numpy as np
 
-from unseen.attacks.base import Known, check_choice, check_finite, score_each
+from unseen.attacks.base import Known, check_finite, score_each
 from unseen.errors import UnscorableError
 from unseen.signals.base import Observations, Signal
+from unseen.signals.checks import check_choice
 from unseen.signals.likelihoods import PopulationLikelihoods, TextLikelihood
 from unseen.targets.access import Access
 from unseen.types import FloatArray, Scores

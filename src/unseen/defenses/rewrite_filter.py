@@ -11,6 +11,7 @@ from unseen.errors import UnscorableError
 from unseen.prompts.labels import Labels
 from unseen.scoring.generation import Generation
 from unseen.scoring.store import Store
+from unseen.signals.checks import check_count
 from unseen.targets.access import LogprobTarget
 from unseen.targets.defended import RewrittenTarget
 from unseen.types import Prompt, Turn
@@ -39,9 +40,7 @@ class RewriteFilter(Defense):
 
     def __post_init__(self) -> None:
         for name in ("fewest", "longest"):
-            if getattr(self, name) < 1:
-                msg = f"got {name}={getattr(self, name)}, expected at least 1"
-                raise ValueError(msg)
+            check_count(name, getattr(self, name))
 
     @property
     def helpers(self) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ from typing import ClassVar
 
 from unseen.defenses.base import Defense
 from unseen.prompts.trials import Game
+from unseen.signals.checks import check_count
 
 
 @dataclass(frozen=True)
@@ -23,9 +24,7 @@ class Shots(Defense):
     n: int = 6
 
     def __post_init__(self) -> None:
-        if self.n < 1:
-            msg = f"got n={self.n}, expected at least 1"
-            raise ValueError(msg)
+        check_count("n", self.n)
 
     def game(self, game: Game) -> Game:
         """The same trials, with more or fewer demonstrations.

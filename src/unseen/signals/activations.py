@@ -10,6 +10,7 @@ import numpy as np
 
 from unseen.errors import UnscorableError
 from unseen.signals.base import TARGET, Materials
+from unseen.signals.checks import check_choice
 from unseen.targets.looks import Look, Seen, StatesLook
 from unseen.types import FloatArray, Passage, Record
 
@@ -46,9 +47,7 @@ class Activations:
     tokens: Pooled = "all"
 
     def __post_init__(self) -> None:
-        if self.tokens not in POOLED:
-            msg = f"got tokens={self.tokens!r}, expected one of {', '.join(POOLED)}"
-            raise ValueError(msg)
+        check_choice("tokens", self.tokens, POOLED)
 
     def look(self, materials: Materials) -> Look:  # noqa: ARG002
         """All layers at once."""

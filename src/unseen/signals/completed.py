@@ -10,6 +10,7 @@ from typing import ClassVar, Literal
 from unseen.errors import UnscorableError
 from unseen.signals.answered import behind_of, text_of
 from unseen.signals.base import TARGET, Materials
+from unseen.signals.checks import check_count
 from unseen.signals.embedding import MINILM, check_encoder, likeness
 from unseen.types import Prompt, Record, Sampling
 
@@ -69,9 +70,7 @@ class Completed:
 
     def __post_init__(self) -> None:
         for name in ("words", "longest"):
-            if getattr(self, name) < 1:
-                msg = f"got {name}={getattr(self, name)}, expected at least 1"
-                raise ValueError(msg)
+            check_count(name, getattr(self, name))
         check_encoder(self.encoder)
         Sampling(fewest=self.fewest)  # refuses what makes no sense
 

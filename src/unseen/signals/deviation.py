@@ -17,6 +17,7 @@ import numpy as np
 from unseen.errors import UnscorableError
 from unseen.signals.answered import behind_of, label_of, text_of
 from unseen.signals.base import SURROGATE, TARGET, Ask, Materials, Signal, one_request
+from unseen.signals.checks import check_choice, check_count
 from unseen.signals.completed import ASKS, joined, lines, unrepeated
 from unseen.signals.embedding import MINILM, check_encoder, likeness
 from unseen.signals.neighbourhood import EarlySwapping, beginning
@@ -97,19 +98,15 @@ class _Begun:
 
     def __post_init__(self) -> None:
         check_neighbours(self.filler, self.neighbours, self.others)
-        for name in ("longest", "replacements"):
-            if getattr(self, name) < 1:
-                msg = f"got {name}={getattr(self, name)}, expected at least 1"
-                raise ValueError(msg)
+        check_count("longest", self.longest)
+        check_count("replacements", self.replacements)
         if not 0 < self.prefix < 1:
             msg = f"got prefix={self.prefix}, expected a share between 0 and 1"
             raise ValueError(msg)
         if not 0 <= self.dropout < 1:
             msg = f"got dropout={self.dropout}, expected a share from 0 to below 1"
             raise ValueError(msg)
-        if self.compare not in COMPARE:
-            msg = f"got compare={self.compare!r}, expected one of {', '.join(COMPARE)}"
-            raise ValueError(msg)
+        check_choice("compare", self.compare, COMPARE)
 
     def prompts(self, record: Record, materials: Materials) -> tuple[Prompt, ...]:
         """The beginning behind the prompt, and each neighbour."""
@@ -221,9 +218,7 @@ class Deviating(_Begun):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_encoder(self.encoder)
-        if self.rouge not in ROUGE:
-            msg = f"got rouge={self.rouge!r}, expected one of {', '.join(ROUGE)}"
-            raise ValueError(msg)
+        check_choice("rouge", self.rouge, ROUGE)
 
     def observe(self, record: Record, materials: Materials, texts: Sequence[str]) -> Deviations:
         """Similarity, BLEU and ROUGE-L of each continuation."""

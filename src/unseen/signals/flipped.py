@@ -18,6 +18,7 @@ from unseen.signals.answered import (
     text_of,
 )
 from unseen.signals.base import TARGET, Ask, Materials
+from unseen.signals.checks import check_count
 from unseen.signals.labelled import likeliest, options, sums
 from unseen.types import BoolArray, IntArray, Prompt, Record, TokenStats
 
@@ -68,7 +69,7 @@ class FlippedText:
     longest: int = 0
 
     def __post_init__(self) -> None:
-        check_cap(self.cap)
+        check_count("cap", self.cap)
         check_longest(self.longest)
 
     def prompts(self, record: Record, materials: Materials) -> tuple[Prompt, ...]:
@@ -117,7 +118,7 @@ class FlippedChoice:
     cap: int = 10
 
     def __post_init__(self) -> None:
-        check_cap(self.cap)
+        check_count("cap", self.cap)
 
     def ask(self, record: Record, materials: Materials) -> Ask:
         """Each label as the answer to the question alone."""
@@ -257,14 +258,3 @@ class _Rounds:
                 continue
             return n
         return 0
-
-
-def check_cap(cap: int) -> None:
-    """Refuses a cap that leaves nothing to try.
-
-    Raises:
-        ValueError: where it is below 1.
-    """
-    if cap < 1:
-        msg = f"got cap={cap}, expected at least 1"
-        raise ValueError(msg)

@@ -11,6 +11,7 @@ import numpy as np
 
 from unseen.errors import UnscorableError
 from unseen.signals.base import TARGET, Materials
+from unseen.signals.checks import check_choice, check_count
 from unseen.targets.looks import AXES, STATES, WEIGHTS, Axis, Look, Seen, State, StepLook, Weights
 from unseen.types import FloatArray, Passage, Record, Tokenizer
 
@@ -102,9 +103,7 @@ class GradientDrift:
         if not 0 <= self.eta < np.inf:
             msg = f"got eta={self.eta}, expected a number of at least 0"
             raise ValueError(msg)
-        if self.axes < 1:
-            msg = f"got axes={self.axes}, expected at least 1"
-            raise ValueError(msg)
+        check_count("axes", self.axes)
         for name, choices in (
             ("tokens", TOKENS),
             ("state", STATES),
@@ -112,9 +111,7 @@ class GradientDrift:
             ("weights", WEIGHTS),
             ("method", ("batched", "literal")),
         ):
-            if getattr(self, name) not in choices:
-                msg = f"got {name}={getattr(self, name)!r}, expected one of {', '.join(choices)}"
-                raise ValueError(msg)
+            check_choice(name, getattr(self, name), choices)
 
     @property
     def needs_directions(self) -> bool:

@@ -10,6 +10,7 @@ import numpy as np
 
 from unseen.errors import UnscorableError
 from unseen.signals.base import TARGET, Materials
+from unseen.signals.checks import check_choice
 from unseen.signals.gradient_drift import TOKENS, Tokens, asked_about
 from unseen.targets.looks import WEIGHTS, Look, NormLook, Seen, Weights
 from unseen.types import Passage, Record
@@ -48,9 +49,7 @@ class GradientNorm:
 
     def __post_init__(self) -> None:
         for name, choices in (("tokens", TOKENS), ("weights", WEIGHTS)):
-            if getattr(self, name) not in choices:
-                msg = f"got {name}={getattr(self, name)!r}, expected one of {', '.join(choices)}"
-                raise ValueError(msg)
+            check_choice(name, getattr(self, name), choices)
 
     def look(self, materials: Materials) -> Look:  # noqa: ARG002
         """One norm."""

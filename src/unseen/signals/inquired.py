@@ -9,6 +9,7 @@ from typing import ClassVar
 
 from unseen.signals.answered import behind_of, text_of
 from unseen.signals.base import TARGET, Materials
+from unseen.signals.checks import check_count
 from unseen.types import Prompt, Record
 
 PLACE = "{input}"
@@ -54,9 +55,7 @@ class Inquired:
         if PLACE not in self.wording:
             msg = f"got wording={self.wording!r}, expected {PLACE} where the sentence goes"
             raise ValueError(msg)
-        if self.longest < 1:
-            msg = f"got longest={self.longest}, expected at least 1"
-            raise ValueError(msg)
+        check_count("longest", self.longest)
 
     def prompts(self, record: Record, materials: Materials) -> tuple[Prompt, ...]:
         """The question, behind the prompt."""

@@ -10,6 +10,7 @@ import numpy as np
 
 from unseen.errors import UnscorableError
 from unseen.signals.base import TARGET, Ask, Materials, OfShadow, one_request
+from unseen.signals.checks import check_count
 from unseen.signals.text import common_text
 from unseen.types import BoolArray, FloatArray, IntArray, Record, TokenStats
 
@@ -129,9 +130,7 @@ class PopulationLikelihoods:
     same_tokens: bool = False
 
     def __post_init__(self) -> None:
-        if self.size < 1:
-            msg = f"got population={self.size}, expected at least 1"
-            raise ValueError(msg)
+        check_count("population", self.size)
 
     @property
     def each(self) -> TextLikelihood:

@@ -14,6 +14,7 @@ import numpy as np
 
 from unseen.errors import UnscorableError
 from unseen.signals.base import TARGET, Ask, Encoder, Materials, one_request
+from unseen.signals.checks import check_count
 from unseen.signals.neighbourhood import Neighbour, Neighbourhood, Refilling, Swapping
 from unseen.targets.edits import UNKNOWN, Edit, edited
 from unseen.targets.fillers import EMBEDDINGS
@@ -142,9 +143,7 @@ def check_neighbours(filler: str, neighbours: int, top_k: int) -> None:
         msg = f"got no filler, expected {EMBEDDINGS}, or a model that fills in words"
         raise ValueError(msg)
     for name, value in (("neighbours", neighbours), ("top_k", top_k)):
-        if value < 1:
-            msg = f"got {name}={value}, expected at least 1"
-            raise ValueError(msg)
+        check_count(name, value)
 
 
 def fillers_needed(signals: Sequence[Any]) -> dict[str, bool]:

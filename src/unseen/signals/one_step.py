@@ -11,6 +11,7 @@ from typing import ClassVar
 import numpy as np
 
 from unseen.signals.base import TARGET, Ask, Materials, one_request
+from unseen.signals.checks import check_count
 from unseen.targets.access import Access, WhiteBoxTarget
 from unseen.types import Batch, Encoded, Record, TokenStats
 
@@ -54,9 +55,7 @@ class OneStep:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if self.batch < 1:
-            msg = f"got batch={self.batch}, expected at least 1"
-            raise ValueError(msg)
+        check_count("batch", self.batch)
         if not (self.learning_rate > 0 and np.isfinite(self.learning_rate)):
             msg = f"got learning_rate={self.learning_rate}, expected a number above 0"
             raise ValueError(msg)

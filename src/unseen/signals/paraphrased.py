@@ -10,6 +10,7 @@ import numpy as np
 
 from unseen.errors import UnscorableError
 from unseen.signals.base import GENERATOR, Materials, Signal
+from unseen.signals.checks import check_count
 from unseen.signals.gradient_drift import GradientDrift, asked_about, drift_of, paraphrased
 from unseen.signals.variants import Source, WrittenParaphrases, folded, last_prompt, written_for
 from unseen.targets.looks import Seen
@@ -59,9 +60,7 @@ class ParaphrasedDrift(GradientDrift):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.paraphrases < 1:
-            msg = f"got paraphrases={self.paraphrases}, expected at least 1"
-            raise ValueError(msg)
+        check_count("paraphrases", self.paraphrases)
         if self.source not in ("file", "generate"):
             msg = f"got source={self.source!r}, expected 'file' or 'generate'"
             raise ValueError(msg)

@@ -8,6 +8,7 @@ from typing import ClassVar, Literal
 
 from unseen.errors import UnscorableError
 from unseen.signals.base import TARGET, Ask, Materials, one_request
+from unseen.signals.checks import check_count
 from unseen.types import Record, TokenStats
 
 
@@ -30,9 +31,7 @@ class PrefixedStatistics:
     shots: int = 7
 
     def __post_init__(self) -> None:
-        if self.shots < 1:
-            msg = f"got shots={self.shots}, expected at least 1"
-            raise ValueError(msg)
+        check_count("shots", self.shots)
 
     @property
     def known_needed(self) -> tuple[int, int]:

@@ -11,6 +11,7 @@ import numpy as np
 
 from unseen.errors import NO_ROOM, UnscorableError
 from unseen.signals.base import JOINS, TARGET, Ask, Encoder, Join, Materials, one_request
+from unseen.signals.checks import check_choice, check_count, check_share
 from unseen.signals.masks import LEVELS, Level, Span, covered, drawn, units
 from unseen.types import FloatArray, Record, Tokenizer, TokenStats, Turn
 
@@ -60,10 +61,7 @@ class Aggregation:
     unit: Unit = "mean"
 
     def __post_init__(self) -> None:
-        if self.aggregate not in (*_AGGREGATES, "quantile"):
-            known = ", ".join((*_AGGREGATES, "quantile"))
-            msg = f"got aggregate={self.aggregate!r}, expected one of {known}"
-            raise ValueError(msg)
+        check_choice("aggregate", self.aggregate, (*_AGGREGATES, "quantile"))
         if not 0 <= self.quantile <= 1:
             msg = f"got quantile={self.quantile}, expected a share from 0 to 1"
             raise ValueError(msg)
@@ -90,12 +88,8 @@ def check_probes(probes: int, join: str = "turn") -> None:
     Raises:
         ValueError: with what was expected.
     """
-    if probes < 1:
-        msg = f"got probes={probes}, expected at least 1"
-        raise ValueError(msg)
-    if join not in JOINS:
-        msg = f"got join={join!r}, expected one of {', '.join(JOINS)}"
-        raise ValueError(msg)
+    check_count("probes", probes)
+    check_choice("join", join, JOINS)
 
 
 def check_masks(rate: float, level: str = "word") -> None:
@@ -104,12 +98,8 @@ def check_masks(rate: float, level: str = "word") -> None:
     Raises:
         ValueError: with what was expected.
     """
-    if not 0 < rate <= 1:
-        msg = f"got rate={rate}, expected a share above 0 and at most 1"
-        raise ValueError(msg)
-    if level not in LEVELS:
-        msg = f"got level={level!r}, expected one of {', '.join(LEVELS)}"
-        raise ValueError(msg)
+    check_share("rate", rate)
+    check_choice("level", level, LEVELS)
 
 
 def after(record: Record, probe: Record, encoder: Encoder, join: Join, alone: Ask) -> Ask:

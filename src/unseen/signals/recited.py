@@ -12,6 +12,7 @@ import numpy as np
 
 from unseen.errors import UnscorableError
 from unseen.signals.base import TARGET, Materials
+from unseen.signals.checks import check_count
 from unseen.signals.text import word_spans, words
 from unseen.targets.characters import tokens_of
 from unseen.types import FloatArray, IntArray, Prompt, Record, Sampling
@@ -59,10 +60,8 @@ class RecitedWords:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if self.samples < 1 or self.longest < 1:
-            name = "samples" if self.samples < 1 else "longest"
-            msg = f"got {name}={getattr(self, name)}, expected at least 1"
-            raise ValueError(msg)
+        check_count("samples", self.samples)
+        check_count("longest", self.longest)
         if not 0 < self.prefix < 1:
             msg = f"got prefix={self.prefix}, expected a share between 0 and 1"
             raise ValueError(msg)

@@ -10,6 +10,7 @@ import numpy as np
 
 from unseen.errors import UnscorableError
 from unseen.signals.base import TARGET, Ask, Materials, one_request
+from unseen.signals.checks import check_count, check_share
 from unseen.signals.masks import generator, units
 from unseen.types import FloatArray, Record, TokenStats, Turn
 
@@ -55,14 +56,9 @@ class SwappedPolarity:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if self.augments < 1:
-            msg = f"got augments={self.augments}, expected at least 1"
-            raise ValueError(msg)
+        check_count("augments", self.augments)
         for name in ("swaps", "top", "bottom"):
-            share = getattr(self, name)
-            if not 0 < share <= 1:
-                msg = f"got {name}={share}, expected a share above 0 and at most 1"
-                raise ValueError(msg)
+            check_share(name, getattr(self, name))
 
     def ask(self, record: Record, materials: Materials) -> Ask:
         """K + 1 requests: the record, and each text with words swapped."""
