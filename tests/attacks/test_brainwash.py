@@ -73,6 +73,8 @@ def test_fields_say_what_is_measured() -> None:
     assert attacks.create("brainwash[mode=choice,cap=5]").signals() == (FlippedChoice(cap=5),)
     assert (TEXT.access, CHOICE.access) == (Access.TEXT, Access.LOGPROB)
     assert (TEXT.fitted, CALIBRATED.fitted, Brainwash.fitted) == (False, True, False)
+    assert (TEXT.threshold, Brainwash(cap=4).threshold) == (3.5, 3.5)
+    assert CALIBRATED.threshold is Brainwash(cap=3).threshold is None
     for spec, message in (
         ("brainwash[mode=logits]", "got mode='logits', expected one of text, choice"),
         ("brainwash[cap=0]", "got cap=0, expected at least 1"),

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from unseen.errors import TooFewRecordsError
-from unseen.metrics.advantage import advantage, best_threshold
+from unseen.metrics.advantage import advantage, advantage_at, best_threshold
 from unseen.metrics.crossfit import folds
-from unseen.metrics.interval import clopper_pearson
+from unseen.metrics.interval import clopper_pearson, rate_interval
 
 SIDE = st.lists(st.integers(-4, 4).map(float), min_size=1, max_size=20)
 
@@ -69,6 +69,32 @@ def test_full_separation_is_an_advantage_of_one():
     found = advantage(member * 9.0, member, folds(member, rng=np.random.default_rng(0)))
     assert (found.value, found.high) == (1.0, 1.0)
     assert 0.7 < found.low < 1
+
+
+@pytest.mark.parametrize("clusters", [None, np.arange(60) // 3])
+def test_at_a_fixed_threshold_it_is_the_difference_of_two_shares(clusters):
+    rng = np.random.default_rng(3)
+    member = np.arange(60) % 2 < 1
+    scores = rng.normal(size=60) + member
+    found = advantage_at(scores, member, 0.85, clusters=clusters)
+    right = sum((score >= 0.85) == is_in for score, is_in in zip(scores, member, strict=True))
+    assert found.value == pytest.approx(2 * (right / 60 - 0.5))
+    assert (found.n_members, found.n_nonmembers) == (30, 30)
+    rates = [
+        rate_interval(
+            scores[side] >= 0.85,
+            confidence=0.95,
+            clusters=None if clusters is None else clusters[side],
+        )
+        for side in (member, ~member)
+    ]
+    tpr, fpr = (np.mean(scores[side] >= 0.85) for side in (member, ~member))
+    low = found.value - np.hypot(tpr - rates[0][0], rates[1][1] - fpr)
+    high = found.value + np.hypot(rates[0][1] - tpr, fpr - rates[1][0])
+    assert (found.low, found.high) == pytest.approx((low, high))
+    assert advantage_at(scores, member, scores.max() + 1).value == 0
+    with pytest.raises(TooFewRecordsError, match="got 5 members"):
+        advantage_at(scores, np.arange(60) < 5, 0.85)
 
 
 def test_what_is_refused():

@@ -4,7 +4,7 @@ import reports
 
 from unseen.report import figures, markdown, prompt, summary
 from unseen.report.sections import sections
-from unseen.runs.results import PromptFacts, Results, SettingResult, Shift
+from unseen.runs.results import AtThreshold, PromptFacts, Results, SettingResult, Shift
 
 FACTS = PromptFacts(
     template="triage.txt", chat=False, n_labels=3, observed=False, n_pool=80, pool_sha256="p00l",
@@ -51,6 +51,22 @@ def test_settings_stand_one_below_the_other_attack_by_attack() -> None:
     assert strong[1][7].startswith("0.500")
     assert len(prompt.aucs(found())) == len(rows)
     assert prompt.lines(found(settings=())) == []
+
+
+def test_thresholds_of_papers_stand_beside_those_of_other_trials() -> None:
+    assert prompt.advantages(found()) == []
+    told = AtThreshold(threshold=0.85, advantage=reports.number(0.3))
+    attacks = (
+        reports.attack("weak", 0.6, advantage=reports.number(0.1)),
+        reports.attack("strong", 0.8, advantage=reports.number(0.5), by_paper=told),
+        reports.attack("blind", 0.5, "blind"),
+    )
+    rows = prompt.advantages(found(attacks=attacks))
+    assert [row[0] for row in rows] == ["strong", "weak"]
+    assert [row[2] for row in rows] == ["0.85", "–"]
+    assert rows[0][1].startswith("0.500")
+    assert rows[0][3].startswith("0.300")
+    assert rows[1][3] == "–"
 
 
 def test_series_leave_defences_out_and_need_two_points() -> None:

@@ -21,7 +21,8 @@ learn anything, it says by `fewest: ClassVar[int]`. One that needs no model at a
 where it is named says `on_request: ClassVar[bool] = True`, and one that is also run where the user
 asks for all that weights can show (`--access weights`), `with_weights: ClassVar[bool] = True`; one whose score of a record depends on
 who is measured with it, `in_company: ClassVar[bool] = True`. One on prompts, not on training data,
-says `scenario: ClassVar[str] = "prompt"`.
+says `scenario: ClassVar[str] = "prompt"`. One whose paper names the score from which on a record is called
+a member says `threshold: ClassVar[float]`.
 """
 
 from __future__ import annotations
@@ -339,6 +340,12 @@ def is_fusing(attack: Attack) -> bool:
 def is_borrowing(attack: Attack) -> bool:
     """Whether the attack uses what it has learned in another audit."""
     return any(isinstance(signal, LentSignal) for signal in attack.signals())
+
+
+def threshold_of(attack: Attack) -> float | None:
+    """The score from which on the attack's paper calls a record a member, where it names one."""
+    threshold = getattr(attack, "threshold", None)
+    return None if threshold is None else float(threshold)
 
 
 def needs_weights(attack: Attack) -> bool:

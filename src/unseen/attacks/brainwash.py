@@ -38,6 +38,7 @@ class Brainwash:
     access: ClassVar[Access] = Access.TEXT
     paper: ClassVar[str] = "Wen et al. 2024, arXiv:2409.01380"
     scenario: ClassVar[str] = PROMPT
+    threshold: ClassVar[float | None] = 3.5
     fitted: ClassVar[bool] = False
 
     mode: Mode = "text"
@@ -53,6 +54,8 @@ class Brainwash:
             object.__setattr__(self, "access", Access.LOGPROB)
         if self.calibrate:
             object.__setattr__(self, "fitted", True)
+        if self.calibrate or self.cap < 4:  # the paper's is for counts that can be above it
+            object.__setattr__(self, "threshold", None)
 
     def signals(self) -> tuple[Signal, ...]:
         if self.mode == "choice":

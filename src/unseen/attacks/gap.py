@@ -31,6 +31,7 @@ class RightAnswer:
     access: ClassVar[Access] = Access.TEXT
     paper: ClassVar[str] = "Wen et al. 2024, arXiv:2409.01380"
     scenario: ClassVar[str] = PROMPT
+    threshold: ClassVar[float] = 1.0
 
     mode: Mode = "text"
     longest: int = 0

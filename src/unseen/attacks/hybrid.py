@@ -47,6 +47,7 @@ class Hybrid:
     access: ClassVar[Access] = Access.TEXT
     paper: ClassVar[str] = "Wen et al. 2024, arXiv:2409.01380"
     scenario: ClassVar[str] = PROMPT
+    threshold: ClassVar[float] = 0.0
     fitted: ClassVar[bool] = True
 
     model: Model = "net"

@@ -28,6 +28,7 @@ class Inquiry:
     access: ClassVar[Access] = Access.TEXT
     paper: ClassVar[str] = "Wen et al. 2024, arXiv:2409.01380"
     scenario: ClassVar[str] = PROMPT
+    threshold: ClassVar[float] = 1.0
 
     wording: str = "Have you seen this sentence before: {input}?"
     cue: bool = False

@@ -61,6 +61,7 @@ class NeighborDeviation:
     access: ClassVar[Access] = Access.TEXT
     paper: ClassVar[str] = "Neighborhood Deviation Attack Against In-Context Learning"
     scenario: ClassVar[str] = PROMPT
+    threshold: ClassVar[float] = 0.0
     variants: ClassVar[tuple[str, ...]] = (
         "neighbor_deviation[features=all]",
         "neighbor_deviation[perplexity=True]",

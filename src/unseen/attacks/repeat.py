@@ -33,6 +33,7 @@ class Repeat:
     access: ClassVar[Access] = Access.TEXT
     paper: ClassVar[str] = "Wen et al. 2024, arXiv:2409.01380"
     scenario: ClassVar[str] = PROMPT
+    threshold: ClassVar[float | None] = 0.85
 
     words: int = 3
     compare: Compare = "full"
@@ -43,6 +44,8 @@ class Repeat:
     def __post_init__(self) -> None:
         check_choice("compare", self.compare, COMPARE)
         self.signals()  # refuses what cannot be done
+        if self.compare != "full":  # the paper's is for whole texts
+            object.__setattr__(self, "threshold", None)
 
     def signals(self) -> tuple[Signal, ...]:
         return (

@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike
 from unseen.metrics._checks import Labels, alike, enough, finite, labels, rate
 from unseen.metrics.crossfit import pooled
 from unseen.metrics.roc import roc_curve
-from unseen.types import Estimate, FloatArray
+from unseen.types import BoolArray, Estimate, FloatArray
 
 
 def best_threshold(members: ArrayLike, nonmembers: ArrayLike) -> float:
@@ -74,7 +74,52 @@ def advantage(
         other = fold != this
         threshold = best_threshold(before[other & member], before[other & ~member])
         flagged |= (fold == this) & (values >= threshold)
+    return _of_flags(
+        flagged, judged, member, confidence, clusters, "TPR - FPR, threshold set on other folds"
+    )
 
+
+def advantage_at(
+    scores: ArrayLike,
+    member: ArrayLike,
+    threshold: float,
+    *,
+    confidence: float = 0.95,
+    clusters: Labels | None = None,
+) -> Estimate:
+    """Membership advantage at a threshold that was fixed beforehand, such as that of a paper.
+
+    A record is flagged iff score >= threshold; the interval is that of `advantage`.
+
+    Args:
+        scores: (n,) finite scores, higher = more likely a member.
+        member: (n,) which records are members.
+        threshold: of no record's choosing.
+        confidence: between 0 and 1.
+        clusters: (n,) labels of records that belong together.
+
+    Raises:
+        ValueError: where lengths differ, or a score is not finite.
+        TooFewRecordsError: below `MIN_PER_SIDE` records a side.
+    """
+    values, member = finite(scores, "scores"), labels(member)
+    alike(values.size, member.size, "labels")
+    rate(confidence, "confidence")
+    enough(int(member.sum()), int((~member).sum()))
+    judged = np.ones(values.size, bool)
+    method = f"TPR - FPR at {threshold:g}, fixed beforehand"
+    return _of_flags(values >= threshold, judged, member, confidence, clusters, method)
+
+
+def _of_flags(
+    flagged: BoolArray,
+    judged: BoolArray,
+    member: BoolArray,
+    confidence: float,
+    clusters: Labels | None,
+    method: str,
+) -> Estimate:
+    """TPR - FPR of the judged records, with its interval."""
     tpr, fpr = (
         pooled("rate", flagged, judged, side, member, confidence, clusters)
         for side in (member, ~member)
@@ -85,7 +130,7 @@ def advantage(
         low=max(value - float(np.hypot(tpr.value - tpr.low, fpr.high - fpr.value)), -1.0),
         high=min(value + float(np.hypot(tpr.high - tpr.value, fpr.value - fpr.low)), 1.0),
         confidence=confidence,
-        method="TPR - FPR, threshold set on other folds, Newcombe interval",
+        method=f"{method}, Newcombe interval",
         n_members=tpr.n_members,
         n_nonmembers=tpr.n_nonmembers,
     )

@@ -19,6 +19,14 @@ TABLE_OF_ATTACKS = (
     "must stay at chance."
 )
 
+ADVANTAGE = (
+    "The number of the papers: advantage, twice what balanced accuracy is above one half, or TPR − FPR. It is "
+    "given at a threshold that was chosen on other trials, and at the one that an attack's paper names, which "
+    "was set for other models; a threshold chosen on the trials that it is judged on finds an advantage in "
+    "noise, and is not given."
+)
+ADVANTAGE_HEADER = ("attack", "advantage", "its paper's threshold", "advantage there")
+
 SETTINGS = (
     "The same trials in other settings: whom they ask about, and the coins, are the same, so that "
     "differences to the first row of each attack are paired. Advantage is at a threshold chosen on other "
@@ -106,6 +114,22 @@ def lines(results: Results) -> list[tuple[str, ...]]:
         for name in names
         for cell in everything
         if cell.row.name == name
+    ]
+
+
+def advantages(results: Results) -> list[tuple[str, ...]]:
+    """Rows of `ADVANTAGE_HEADER`; none where no paper names a threshold."""
+    attacks = sorted((row for row in results.attacks if row.kind == "attack"), key=by_auc)
+    if all(row.by_paper is None for row in attacks):
+        return []
+    return [
+        (
+            row.name,
+            _number(row.advantage),
+            "–" if row.by_paper is None else f"{row.by_paper.threshold:g}",
+            _number(None if row.by_paper is None else row.by_paper.advantage),
+        )
+        for row in attacks
     ]
 
 

@@ -210,6 +210,9 @@ def _attacks(results: Results) -> tuple[Block, ...]:
     notes = footnotes(results)
     if notes:
         blocks.append(Bullets(tuple(notes)))
+    if results.prompt is not None and (lines := prompt.advantages(results)):
+        told = Grid(prompt.ADVANTAGE_HEADER, tuple(lines), frozenset({1, 2, 3}))
+        blocks.append(Audience("As the papers count", (Text(prompt.ADVANTAGE), told)))
     if results.gains:
         grid = Grid(("attack − baseline", "AUC", ""), tuple(gains(results)), frozenset({1}))
         blocks.append(Audience("Beside the answers' likelihood alone", (Text(say.GAINS), grid)))

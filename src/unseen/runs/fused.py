@@ -29,7 +29,7 @@ from unseen.targets.access import Access
 
 if TYPE_CHECKING:
     from unseen.runs.lent import Lent
-    from unseen.runs.results import AttackResult, Number
+    from unseen.runs.results import AttackResult, AtThreshold, Number
     from unseen.types import Scores
 
 FEWEST = 3
@@ -174,10 +174,17 @@ def of_learnt(row: AttackResult, confidence: float) -> AttackResult:
         update={
             "auc": again(row.auc),
             "advantage": again(row.advantage),
+            "by_paper": _again_at(row.by_paper, confidence),
             "tpr_at_fpr": rates,
             "inverted": False,
         }
     )
+
+
+def _again_at(at: AtThreshold | None, confidence: float) -> AtThreshold | None:
+    if at is None:
+        return None
+    return at.model_copy(update={"advantage": restated(at.advantage, confidence)})
 
 
 def is_learnt(row: AttackResult) -> bool:

@@ -21,10 +21,12 @@ from unseen.attacks.base import (
     is_fitted,
     is_fusing,
     needs_weights,
+    threshold_of,
     unscored,
 )
 from unseen.errors import TooFewRecordsError
 from unseen.metrics._checks import MIN_PER_SIDE
+from unseen.metrics.advantage import advantage_at
 from unseen.metrics.compare import paired_differences
 from unseen.metrics.contrast import contrasts
 from unseen.metrics.correlation import difference, mean, spearman
@@ -37,6 +39,7 @@ from unseen.runs.fused import LEARNT, gathered, of_learnt, restated, widened, wi
 from unseen.runs.results import (
     Agreement,
     AttackResult,
+    AtThreshold,
     Exposed,
     Gain,
     Headline,
@@ -422,6 +425,7 @@ class Judge:
             return AttackResult(**facts, note=error.problem)
         row = AttackResult(
             **facts,
+            by_paper=self._by_paper(attack, scores, found, learnt=learnt),
             auc=Number.of(judged.auc),
             tpr_at_fpr=tuple(_at(at) for at in judged.tpr_at_fpr),
             advantage=Number.of(judged.advantage),
@@ -429,6 +433,23 @@ class Judge:
             roc=Roc(fpr=judged.roc.fpr, tpr=judged.roc.tpr),
         )
         return of_learnt(row, confidence) if learnt else row
+
+    def _by_paper(
+        self, attack: Attack | None, scores: Scores, found: IntArray, *, learnt: bool
+    ) -> AtThreshold | None:
+        """How far it gets by the rule of its paper, where that names a threshold."""
+        threshold = None if attack is None else threshold_of(attack)
+        if threshold is None:
+            return None
+        confidence = self._choices.confidence
+        estimate = advantage_at(
+            scores.values,
+            self._subjects.member[found],
+            threshold,
+            confidence=widened(confidence) if learnt else confidence,
+            clusters=self._clusters(found),
+        )
+        return AtThreshold(threshold=threshold, advantage=Number.of(estimate))
 
     def table(self, scored: Scored) -> dict[str, list[Any]]:
         """Columns of records.parquet: a row a record, and no text unless it is revealed."""

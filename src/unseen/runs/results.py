@@ -76,6 +76,13 @@ class Roc(Part):
     tpr: tuple[float, ...]
 
 
+class AtThreshold(Part):
+    """How far an attack gets at a threshold that was fixed before anything was measured."""
+
+    threshold: float = Field(description="flagged iff score >= threshold")
+    advantage: Number = Field(description="2 (balanced accuracy - 1/2)")
+
+
 class AttackResult(Part):
     """One attack, or one baseline, on one model."""
 
@@ -98,6 +105,9 @@ class AttackResult(Part):
     tpr_at_fpr: tuple[TprAtFpr, ...] = ()
     advantage: Number | None = Field(
         None, description="2 (balanced accuracy - 1/2) at a threshold chosen on other records"
+    )
+    by_paper: AtThreshold | None = Field(
+        None, description="at the threshold that the attack's paper names, where it names one"
     )
     inverted: bool = Field(
         default=False, description="the AUC interval lies below 1/2: members score lower"

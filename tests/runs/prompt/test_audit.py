@@ -138,6 +138,29 @@ def test_answers_that_cannot_be_read_are_counted(tmp_path: Path) -> None:
     assert check.value == pytest.approx(1 - found.results.prompt.unparsed["gap"])
 
 
+def test_an_attack_is_judged_by_the_threshold_of_its_paper_too(tmp_path: Path) -> None:
+    names = (*ATTACKS, "brainwash[cap=4]", "brainwash[cap=3]", "hybrid[encoder=letters,cap=4]")
+    found = audit(tmp_path, attacks=names)
+    table = pq.read_table(found.folder / "records.parquet").to_pydict()
+    rules = dict(zip(names, (1, 0.85, 3.5, None, 0), strict=True))
+    for name, row in rows(found).items():
+        if rules.get(name) is None:
+            assert row.by_paper is None, "none is named, or no count can be above it"
+            continue
+        flagged = {True: [], False: []}
+        for member, score in zip(table["member"], table[f"score.{name}"], strict=True):
+            flagged[member].append(score >= rules[name])
+        told = row.by_paper
+        assert told.threshold == rules[name]
+        assert told.advantage.value == pytest.approx(
+            np.mean(flagged[True]) - np.mean(flagged[False])
+        )
+        assert ("sqrt(2)" in told.advantage.method) == name.startswith("hybrid")
+    text = unseen.report_run(found.folder, "md")
+    assert "As the papers count" in text
+    assert "its paper's threshold" in text
+
+
 def test_labels_that_are_insisted_on_in_vain_are_counted(tmp_path: Path) -> None:
     names = ("brainwash[cap=3]", "hybrid[encoder=letters,cap=3]")
     found = audit(tmp_path, attacks=names, trials=12, max_length=250)
