@@ -133,7 +133,7 @@ def test_without_two_known_classes_nothing_is_scored() -> None:
         (None, "no records of known membership to learn from"),
         (Known(rest, np.array([True, True])), "the known records are all members or all non-members"),
         (Known(rest, np.array([False, False])), "the known records are all members or all non-members"),
-        (Known(rest.select([]), np.array([], bool)), "the known records are all members or all non-members"),
+        (Known(rest.select([]), np.array([], bool)), "there is no known record to learn from: none of them was measured"),
     ):  # fmt: skip
         scores = BagOfWords().score(audited, known)
         assert (scores.ids, scores.unscored) == ((), {"r000": reason})

@@ -4,7 +4,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from unseen.attacks.base import mean_logprob, mean_of_lowest, ratio_to, score_each
+from unseen.attacks.base import Known, examples, mean_logprob, mean_of_lowest, ratio_to, score_each
 from unseen.errors import UnscorableError
 from unseen.signals.base import Observations
 from unseen.types import TokenStats
@@ -46,3 +46,15 @@ def test_ratio_to(tokens: Callable[..., TokenStats]) -> None:
     for logprob in (0.0, 1e-9, -1e-7, -math.inf, math.nan):
         with pytest.raises(UnscorableError):
             ratio_to(logprob, -1.0)
+
+
+def test_where_no_known_record_has_numbers_the_reason_is_theirs() -> None:
+    def row(_: Observations, id_: str) -> np.ndarray:
+        reason = "too short" if id_ == "c" else "no neighbours"
+        raise UnscorableError(reason)
+
+    known = Known(Observations(("a", "b", "c"), {}), np.array([True, False, True]))
+    with pytest.raises(UnscorableError, match="no known record to learn from: no neighbours"):
+        examples(known, row)
+    with pytest.raises(UnscorableError, match="all members or all non-members"):
+        examples(Known(known.observations, np.ones(3, dtype=bool)), lambda *_: np.zeros(1))

@@ -27,8 +27,8 @@ a member says `threshold: ClassVar[float]`.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, cast, runtime_checkable
 
@@ -139,10 +139,18 @@ def lessons(known: Known | None, signal: Signal) -> tuple[dict[str, Any], BoolAr
     values = measured(known.observations, signal)
     labels = dict(zip(known.observations.ids, known.member.tolist(), strict=True))
     member = np.array([labels[id_] for id_ in values], dtype=bool)
+    _check_sides(member, "none of them was measured")
+    return values, member
+
+
+def _check_sides(member: BoolArray, why_none: str) -> None:
+    """Refuses to learn from one side only, and says why there is nobody, where there is nobody."""
+    if not member.size:
+        reason = f"there is no known record to learn from: {why_none}"
+        raise UnscorableError(reason)
     if member.all() or not member.any():
         reason = "the known records are all members or all non-members"
         raise UnscorableError(reason)
-    return values, member
 
 
 def examples(
@@ -166,13 +174,16 @@ def examples(
         raise UnscorableError(reason)
     labels = dict(zip(known.observations.ids, known.member.tolist(), strict=True))
     rows: dict[str, FloatArray] = {}
+    reasons: Counter[str] = Counter()
     for id_ in sorted(labels):
-        with suppress(UnscorableError):
+        try:
             rows[id_] = row(known.observations, id_)
+        except UnscorableError as error:
+            reasons[error.problem] += 1
     member = np.array([labels[id_] for id_ in rows], dtype=bool)
-    if member.all() or not member.any():
-        reason = "the known records are all members or all non-members"
-        raise UnscorableError(reason)
+    _check_sides(
+        member, max(reasons, key=lambda reason: reasons[reason], default="nobody is known")
+    )
     return np.array(list(rows.values())), member
 
 

@@ -364,7 +364,7 @@ def _template_source(template: str, tokenizer: Tokenizer) -> str | None:
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(
             f"cannot read the template file {template}: {error}",
-            fix="--template auto | chat | plain | FILE.jinja",
+            fix="auto, chat, plain, or the path of a Jinja file: FILE.jinja",
         ) from error
 
 

@@ -115,9 +115,10 @@ def compare(
     unlike = _unlike(runs)
     if unlike and not force:
         names = " ".join(str(path) for path in paths)
+        alike = _ONE_RUN if _DRAWN_OTHERWISE in unlike else "audit both models on the same files"
         raise ConfigError(
             f"these runs are not alike: {'; '.join(unlike)}",
-            fix=f"audit both models on the same files, or: unseen compare {names} --force   "
+            fix=f"{alike}, or: unseen compare {names} --force   "
             "(pairs the ids that all have; whether they are the same records is for you to know)",
         )
     pairs = [_Pair.of(runs[0], other, place) for place, other in enumerate(runs[1:], start=1)]
@@ -156,9 +157,15 @@ def _unlike(runs: Sequence[FinishedRun]) -> list[str]:
     faults = []
     if len({run.results.run.scenario for run in runs}) > 1:
         faults.append("they are audits of different kinds")
-    for side, name in (("members", "members"), ("nonmembers", "non-members")):
-        if len({_hash(run, side) for run in runs}) > 1:
-            faults.append(f"their {name} come from different files (by SHA-256)")
+    differing = [
+        name
+        for side, name in (("members", "members"), ("nonmembers", "non-members"))
+        if len({_hash(run, side) for run in runs}) > 1
+    ]
+    if differing and _are_of_one_pool(runs):
+        faults.append(_DRAWN_OTHERWISE)
+    else:
+        faults += [f"their {name} come from different files (by SHA-256)" for name in differing]
     ids = set(first.subjects.ids)
     for place, run in enumerate(runs[1:], start=2):
         alone = len(ids ^ set(run.subjects.ids))
@@ -170,6 +177,19 @@ def _unlike(runs: Sequence[FinishedRun]) -> list[str]:
         if run.results.invalid
     ]
     return faults
+
+
+_DRAWN_OTHERWISE = "their prompts are drawn otherwise, although from the same records"
+_ONE_RUN = (
+    "give both the same --shots, --position, --trials, --paired and --seed (one audit compares "
+    "settings: --shots 1,4 --position first,last)"
+)
+
+
+def _are_of_one_pool(runs: Sequence[FinishedRun]) -> bool:
+    """Whether all are audits of prompts that are drawn from the same records."""
+    pools = {run.results.prompt.pool_sha256 if run.results.prompt else None for run in runs}
+    return len(pools) == 1 and None not in pools
 
 
 def _warnings(runs: Sequence[FinishedRun], unlike: Sequence[str]) -> list[str]:

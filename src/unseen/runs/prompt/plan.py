@@ -46,6 +46,7 @@ _NOT_OF_THE_PLAN = {
     "model", "adapter", "base_model", "surrogate", "template", "demos", "members", "nonmembers", "trained_from", "gate", *ENDPOINT,
 }  # fmt: skip
 _EXAMPLE = "unseen audit prompt --model MODEL --template trec --demos FILE"
+_EXAMPLE_OBSERVED = "unseen audit prompt --model MODEL --template FILE --observed-prompt --members FILE --nonmembers FILE"
 
 
 def check_inputs(config: PromptAudit, target: LogprobTarget | None, demos: object | None) -> None:
@@ -64,7 +65,8 @@ def check_inputs(config: PromptAudit, target: LogprobTarget | None, demos: objec
     faults += [f"{name} {why}" for name, why in idle_of_endpoint(config).items()]
     faults += _of_observed(config, demos) if config.observed_prompt else _of_game(config, demos)
     if faults:
-        raise ConfigError("; ".join(faults), fix=_EXAMPLE)
+        example = _EXAMPLE_OBSERVED if config.observed_prompt else _EXAMPLE
+        raise ConfigError("; ".join(faults), fix=example)
 
 
 def _of_game(config: PromptAudit, demos: object | None) -> list[str]:
@@ -97,7 +99,9 @@ def _of_observed(config: PromptAudit, demos: object | None) -> list[str]:
         faults.append(f"who is in the observed prompt, and who is not, has to be said: {named}")
     idle = changed(config, _OF_THE_GAME)
     if idle:
-        faults.append(f"{', '.join(idle)} say how prompts are drawn, and an observed one is not")
+        faults.append(
+            f"{', '.join(idle)} without effect: prompts are drawn by it, and an observed one is not"
+        )
     return faults
 
 
@@ -158,7 +162,12 @@ def plan_attacks(
         if why is None:
             run.append(attack)
         elif named:
-            raise AccessError(f"attack {name} cannot be run: {why}", fix="unseen ls attacks")
+            raise AccessError(
+                f"attack {name} cannot be run: {why}",
+                fix="--mode text"
+                if config.mode != "text" and hasattr(attack, "mode")
+                else "unseen ls attacks",
+            )
         else:
             skipped[name] = why
     left_out = obstacles(run)

@@ -10,6 +10,7 @@ from unseen.runs.results import Check
 from unseen.runs.validity import (
     ALARM,
     HOLD_OUT,
+    MORE_RECORDS,
     blind,
     coverage,
     most_extreme,
@@ -40,10 +41,14 @@ def checks(judge: Judge, verdicts: Verdicts, prompt: PromptFacts) -> tuple[Check
         _mended(_empty(judge, verdicts, attacks, prompt), prompt),
         _origin(prompt),
         _fit(prompt, judge.n),
-        power(
-            judge.n[1],
-            judge.rates,
-            enough=judge.enough and (not attacks or any(row.auc is not None for row in attacks)),
+        _mended(
+            power(
+                judge.n[1],
+                judge.rates,
+                enough=judge.enough
+                and (not attacks or any(row.auc is not None for row in attacks)),
+            ),
+            prompt,
         ),
         sign(judge, verdicts, attacks),
         coverage(attacks),
@@ -52,9 +57,12 @@ def checks(judge: Judge, verdicts: Verdicts, prompt: PromptFacts) -> tuple[Check
 
 
 def _mended(check: Check, prompt: PromptFacts) -> Check:
-    """The check with what can be done about a prompt, where two sets differ by themselves."""
-    if check.fix != HOLD_OUT:
+    """The check with what can be done about a prompt, where two sets differ, or are too small."""
+    if check.fix is None:
         return check
+    if check.fix != HOLD_OUT:
+        small = check.fix == MORE_RECORDS or check.id == "power"
+        return check.model_copy(update={"fix": _more(check, prompt)}) if small else check
     fix = (
         "name non-members of the source that the demonstrations come from, or audit the prompt with "
         "demonstrations that are drawn: --demos FILE"
@@ -62,6 +70,19 @@ def _mended(check: Check, prompt: PromptFacts) -> Check:
         else "a coin decided, so that this is chance: more --trials, more records in --demos, or another --seed"
     )
     return check.model_copy(update={"fix": fix})
+
+
+def _more(check: Check, prompt: PromptFacts) -> str | None:
+    """How an audit gets more records to judge: by more trials, as far as the pool goes."""
+    if prompt.observed or prompt.trials is None or prompt.n_pool is None:
+        return check.fix
+    room = prompt.n_pool // 2
+    more = (
+        f"more --trials: these records are enough for {room:,}"
+        if prompt.trials < room
+        else "more records in --demos, and more --trials"
+    )
+    return f"{more}; or a larger --fpr" if check.id == "power" and check.status == "warn" else more
 
 
 def _empty(
@@ -154,7 +175,8 @@ def _unparsed(prompt: PromptFacts, chosen: Sequence[str]) -> list[Check]:
             limit=f"at most {_MANY_UNPARSED:.0%} of the answers unreadable, of an attack that is relied on",
             detail=f"{prompt.unparsed[worst]:.0%} of the answers to {worst} are none of those asked for, and "
             f"count as wrong{so}",
-            fix="--chat for a model that talks, --synonyms LABEL=WORD for other words, or --mode choice"
+            fix=f"{'' if prompt.chat else '--chat for a model that talks, '}"
+            "--synonyms LABEL=WORD for other words, or --mode choice"
             if many
             else None,
         )
