@@ -38,6 +38,9 @@ def slow(one: str, other: str) -> float:
     [
         (TEXT, 3, "What films featured", "the character Popeye Doyle?"),
         ("  What \t films\nfeatured  it ?", 3, "What films featured", "it ?"),
+        ("我们今天去看医生。", 3, "我们今", "天去看医生。"),
+        ("東京 で 何", 3, "東京 で", "何"),
+        ("ฉันไปหาหมอ", 3, "ฉัน", "ไปหาหมอ"),
         ("one two", 1, "one", "two"),
     ],
 )
@@ -105,6 +108,13 @@ def test_a_lost_space_is_put_back() -> None:
 def test_in_a_chat_the_repeated_words_and_what_comes_before_do_not_count(reply: str) -> None:
     value = seen(TEXT, reply, chat=True)
     assert (value.full, value.rest) == (1.0, 1.0)
+
+
+def test_letters_that_no_space_sets_apart_are_continued_without_one() -> None:
+    found = seen("我们今天去看医生", "天去看医生\n我们")
+    assert found.full == pytest.approx(1.0)
+    found = seen("我们今天去看医生", "我们今天去看医生", chat=True)
+    assert (found.full, found.rest) == (pytest.approx(1.0), pytest.approx(1.0))
 
 
 def test_in_a_chat_the_better_of_two_alignments_counts() -> None:

@@ -12,6 +12,7 @@ from unseen.signals.answered import behind_of, text_of
 from unseen.signals.base import TARGET, Materials
 from unseen.signals.checks import check_count
 from unseen.signals.embedding import MINILM, check_encoder, likeness
+from unseen.signals.text import is_unspaced
 from unseen.types import Prompt, Record, Sampling
 
 ASKS = "Complete the following sentence: "
@@ -20,7 +21,7 @@ ASKS = "Complete the following sentence: "
 Compare = Literal["full", "completion"]
 COMPARE: tuple[Compare, ...] = ("full", "completion")
 
-_WORD = re.compile(r"\S+")
+_WORD, _SPACES = re.compile(r"\S+"), re.compile(r"\s+")
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,8 @@ class Completion:
 class Completed:
     """What the model writes (greedily) after the first words of a record, against the record.
 
-    The words are those between spaces, joined by single ones; the label is no part of it. They
+    The words are those between spaces, joined by single ones (letters, where spaces do not set words
+    apart); the label is no part of it. They
     begin a question of the task that breaks off, and what is written counts up to the end of the
     line (of as many lines as the record has left). In messages the model is asked to complete the
     sentence; there it counts from where it repeats the first words, if it does, and the better of
@@ -103,19 +105,29 @@ class Completed:
         Raises:
             UnscorableError: where nothing is left to complete.
         """
-        found = list(_WORD.finditer(text))
+        found = _spans(text)
         if len(found) <= self.words:
             reason = f"too short to be completed: it has {self.words} words or fewer"
             raise UnscorableError(reason)
-        end = found[self.words - 1].end()
-        return " ".join(word[0] for word in found[: self.words]), text[end:].strip()
+        start, end = found[0][0], found[self.words - 1][1]
+        return _SPACES.sub(" ", text[start:end]), text[end:].strip()
 
     def _aligned(self, begun: str, reply: str, n_lines: int) -> list[str]:
         """Two readings of a message: after the words that it repeats, and without as many words."""
         plain = lines(reply.lstrip(), n_lines)
-        later = list(_WORD.finditer(plain))[self.words :]
-        without = plain[later[0].start() :] if later else ""
+        later = _spans(plain)[self.words :]
+        without = plain[later[0][0] :] if later else ""
         return [lines(unrepeated(begun, reply), n_lines), without]
+
+
+def _spans(text: str) -> list[tuple[int, int]]:
+    """Where words are, start and stop, with the marks next to them."""
+    found: list[tuple[int, int]] = []
+    for match in _WORD.finditer(text):
+        start, stop = match.span()
+        letters = is_unspaced(match[0])
+        found += [(at, at + 1) for at in range(start, stop)] if letters else [(start, stop)]
+    return found
 
 
 def unrepeated(begun: str, reply: str) -> str:
@@ -126,7 +138,8 @@ def unrepeated(begun: str, reply: str) -> str:
 
 def joined(begun: str, written: str) -> str:
     """First words and what follows them; some tokenizers lose the space in front of a text."""
-    return f"{begun} {written}" if written[:1].isalnum() else begun + written
+    spaced = written[:1].isalnum() and not is_unspaced(begun[-1:] + written[:1])
+    return f"{begun} {written}" if spaced else begun + written
 
 
 def lines(text: str, n: int) -> str:

@@ -163,11 +163,16 @@ def words(text: str) -> list[str]:
     return [folded[start:stop] for start, stop in word_spans(folded)]
 
 
+def is_unspaced(text: str) -> bool:
+    """Whether a text has letters of a script that sets words apart by no spaces."""
+    return any("\u3040" <= one <= "\u9fff" or "\u0e00" <= one <= "\u0eff" for one in text)
+
+
 def word_spans(text: str) -> list[tuple[int, int]]:
     """Where the words of a text are, start and stop; letters where spaces do not set words apart."""
     found: list[tuple[int, int]] = []
     for match in _WORD.finditer(text):
-        if any("\u3040" <= one <= "\u9fff" or "\u0e00" <= one <= "\u0eff" for one in match[0]):
+        if is_unspaced(match[0]):
             found += [(at, at + 1) for at in range(*match.span())]
         else:
             found.append(match.span())

@@ -56,6 +56,17 @@ def test_records_come_from_python_too() -> None:
     ).source.sha256 or (found.examples[1].id == "7")
 
 
+def test_a_table_is_its_rows() -> None:
+    pandas = pytest.importorskip("pandas", reason="pandas is not installed")
+    rows = [{"text": "one", "label": 1, "id": "a"}, {"text": "two", "label": 0, "id": "b"}]
+    assert read(pandas.DataFrame(rows)) == read(rows)
+
+
+def test_an_id_is_given_once() -> None:
+    with pytest.raises(DataError, match="record 1 and record 2 have the same id"):
+        read([{"id": 2, "text": "one", "label": "A"}, {"text": "two", "label": "B"}])
+
+
 @pytest.mark.parametrize(
     ("rows", "message"),
     [

@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -25,7 +25,8 @@ _MOST_LABELS = 50
 _MOST_NAMED = 5
 
 Given = str | os.PathLike[str] | Iterable[Any]
-"""A file, or labelled records: pairs, mappings with text and label, or records with a question and an answer."""
+"""A file, or labelled records: pairs, mappings with text and label, records with a question and an answer, or
+a table with such columns (as of pandas)."""
 
 
 @dataclass(frozen=True)
@@ -173,11 +174,19 @@ def _example_of(record: Record, name: str, at: int) -> Example:
 
 
 def _from_python(given: Iterable[Any], option: str) -> Demos:
-    examples = tuple(_example_from(one, at, option) for at, one in enumerate(given))
+    rows = _rows(given)
+    examples = tuple(_example_from(one, at, option) for at, one in enumerate(rows))
     if not examples:
         raise DataError("holds no records", path=option, fix='[("text", "label"), …]')
     places = tuple(f"record {at}" for at in range(1, len(examples) + 1))
+    _check_ids(option, examples, places)
     return Demos(examples, places, Source(option, len(examples), _digest(examples)))
+
+
+def _rows(given: Iterable[Any]) -> Iterable[Any]:
+    """What is given, row by row: a table goes through its columns by itself."""
+    to_dict: Callable[..., list[Any]] | None = getattr(given, "to_dict", None)
+    return given if to_dict is None or not hasattr(given, "columns") else to_dict("records")
 
 
 def _example_from(one: Any, at: int, option: str) -> Example:
