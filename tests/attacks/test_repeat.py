@@ -52,6 +52,9 @@ def test_records_of_three_words_are_counted_and_not_scored() -> None:
 def test_fields_say_what_is_measured() -> None:
     attack = attacks.create("repeat[words=5,compare=completion,longest=9,fewest=2,encoder=letters]")
     assert attack.signals() == (Completed(words=5, longest=9, fewest=2, encoder="letters"),)
+    (rest,) = map(attacks.create, Repeat.variants)
+    assert rest == Repeat(compare="completion")
+    assert rest.signals() == Repeat().signals(), "nothing more is asked"
     assert (Repeat().threshold, attack.threshold) == (0.85, None)
     with pytest.raises(ConfigError, match="got compare='rest', expected one of full, completion"):
         attacks.create("repeat[compare=rest]")

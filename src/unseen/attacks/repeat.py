@@ -34,6 +34,7 @@ class Repeat:
     paper: ClassVar[str] = "Wen et al. 2024, arXiv:2409.01380"
     scenario: ClassVar[str] = PROMPT
     threshold: ClassVar[float | None] = 0.85
+    variants: ClassVar[tuple[str, ...]] = ("repeat[compare=completion]",)
 
     words: int = 3
     compare: Compare = "full"
