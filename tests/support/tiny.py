@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
@@ -34,7 +35,9 @@ CHAT_TEMPLATE = (
 )
 
 
-def tokenizer(*, vocabulary: int = 400, chat: bool = True) -> PreTrainedTokenizerFast:
+def tokenizer(
+    *, vocabulary: int = 400, chat: bool = True, corpus: Sequence[str] = CORPUS
+) -> PreTrainedTokenizerFast:
     """A byte-level BPE tokenizer trained on the spot; it adds no beginning token."""
     backend = Tokenizer(models.BPE())
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
@@ -45,7 +48,7 @@ def tokenizer(*, vocabulary: int = 400, chat: bool = True) -> PreTrainedTokenize
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )
-    backend.train_from_iterator(CORPUS * 4, trainer)
+    backend.train_from_iterator([*corpus] * 4, trainer)
     made = PreTrainedTokenizerFast(
         tokenizer_object=backend, bos_token="<s>", eos_token="</s>", pad_token="</s>"
     )

@@ -65,6 +65,28 @@ def test_on_a_real_model_a_shared_prompt_is_read_once(tmp_path) -> None:
         np.testing.assert_allclose(answer.logprob, right.logprob, atol=1e-9)
 
 
+def test_where_prompt_and_question_meet_they_are_one_text(tmp_path: Path) -> None:
+    made = tiny.tokenizer(corpus=["Note: mina\n\n", "Kind: Birch"])
+    made.save_pretrained(tmp_path)
+    tiny.model("llama", len(made)).save_pretrained(tmp_path)
+    inner = HFTarget(tmp_path, dtype="float64")
+    encode, target = inner.tokenizer.encode, PromptedTarget(inner, PROMPT)
+    texts = ["Note: mi", "Note: mina\n\nNote: mi", "\nmina"]
+    whole = [encode(PROMPT + text) for text in texts]
+    assert whole[0] != encode(PROMPT) + encode(texts[0]), "a blank line is one token at an end"
+    sent = [encode(text) for text in texts]
+    assert target.generate(sent, max_new_tokens=6) == inner.generate(whole, max_new_tokens=6)
+    assert target.max_length + max(map(len, whole)) - max(map(len, sent)) <= inner.max_length
+    rows = [Request(tuple(ids), (7, 8)) for ids in sent]
+    right = [stats_of_one(inner, Request(tuple(ids), (7, 8))) for ids in whole]
+    for prefix in ((), rows[0].context):
+        some = [row for row in rows if row.context[: len(prefix)] == prefix]
+        answers = target.execute(Batch(prefix, tuple(some)))
+        for answer, row in zip(answers, some, strict=True):
+            expected = right[rows.index(row)]
+            np.testing.assert_allclose(answer.logprob, expected.logprob, atol=1e-9)
+
+
 def test_an_observed_prompt_is_audited_as_if_it_were_deployed(tmp_path: Path) -> None:
     examples = pool(24)
     shown = TREC.hidden(examples[:12])
