@@ -83,6 +83,14 @@ def test_a_text_may_hold_the_marks_itself() -> None:
     assert shown == "Question: what is {output} or {input}?\nAnswer Type: {input}\n\n"
 
 
+def test_marks_that_nothing_is_put_in_place_of_are_found(tmp_path: Path) -> None:
+    path = written(
+        tmp_path, "t.txt", 'As {"a": {x}}: {labels}\n{demos}{ labels } {input} {labels}:'
+    )
+    assert read_template(path).unfilled == ("{x}", "{labels}")
+    assert all(template.unfilled == () for template in PAPERS.values())
+
+
 def test_an_answer_ends_where_the_next_demonstration_would_begin() -> None:
     trec = PAPERS["trec"]
     assert trec.until(" Person\n\nQuestion: Who") == " Person"

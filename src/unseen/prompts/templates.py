@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,7 @@ from unseen.prompts.labels import Labels
 from unseen.types import Turn
 
 DEMOS, INPUT, OUTPUT = "{demos}", "{input}", "{output}"
+_MARK = re.compile(r"\{\w+\}")
 
 
 @dataclass(frozen=True)
@@ -124,6 +126,13 @@ class PromptTemplate:
         for demo in demos:
             turns += [Turn("user", self.asked(demo.text)), Turn("assistant", demo.label)]
         return (*turns, Turn("user", self.after + said))
+
+    @property
+    def unfilled(self) -> tuple[str, ...]:
+        """What looks like a place for something, and is sent as it stands: "{name}"."""
+        parts = (self.before, self.question, self.demonstration, self.after)
+        found = dict.fromkeys(mark for part in parts for mark in _MARK.findall(part))
+        return tuple(mark for mark in found if mark not in (INPUT, OUTPUT))
 
     def until(self, answer: str) -> str:
         """An answer up to where the next demonstration would begin."""

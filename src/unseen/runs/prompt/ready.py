@@ -160,6 +160,9 @@ def ready(
     for name, (attack, named) in attacks.items():
         if not named and getattr(attack, "encoder", None) == LETTERS:
             say(f"{name} compares texts by their letters: {NOT_HERE}")
+    unfilled = settings[0].template.unfilled
+    if unfilled:
+        say(f"nothing is put in the place of {', '.join(unfilled)}: the template is sent with it")
     if settings[0].template.labels is None:
         say(
             "answers are free text: the records have hardly a label in common (--labels names them)"

@@ -82,7 +82,8 @@ def _more(check: Check, prompt: PromptFacts) -> str | None:
         if prompt.trials < room
         else "more records in --demos, and more --trials"
     )
-    return f"{more}; or a larger --fpr" if check.id == "power" and check.status == "warn" else more
+    unresolved = check.status == "fail" and str(check.fix).endswith("--fpr")
+    return f"{more}; or a larger --fpr" if unresolved else more
 
 
 def _empty(
