@@ -1,5 +1,6 @@
 """A defence is judged against who does not know of it, and who does, beside what it costs."""
 
+import csv
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -211,6 +212,28 @@ def test_every_defence_is_judged_twice_beside_what_it_costs(run: tuple[Path, Res
     assert said[DP].guarantee.epsilon > 1000, "hardly any noise guarantees nothing"
     assert not said[DP].guarantee.degenerate
     assert any("not for production" in note for note in said[DP].notes)
+
+
+def test_texts_about_one_record_count_as_one(place: Path) -> None:
+    attacks = tuple(f"repeat[words={n},encoder=letters,longest=24]" for n in (2, 3))
+    choices = {"trials": 40, "control": "none", "defenses": ("rewrite_filter[fewest=1]",)}
+    apart = []
+    for name, some in (
+        ("both", attacks),
+        ("two", attacks[:1]),
+        ("three", attacks[1:]),
+        ("gap", "gap"),
+    ):
+        folder, results = audit_prompt(config(place, name, attacks=some, **choices))
+        (defence,) = results.defences
+        apart.append(defence.similarity)
+    with (folder.path / "data" / "cases.csv").open() as file:
+        outside = {row["record"] for row in csv.DictReader(file) if row["member"] == "0"}
+    assert len(outside) < 40
+    assert {one.n for one in apart} == {(0, len(outside))}
+    both, two, three, gap = (one.value for one in apart)
+    # Each asks what the task is too, to see whether the answer is right.
+    assert 3 * both == pytest.approx(2 * two + 2 * three - gap)
 
 
 def test_scored_again_it_says_the_same(run: tuple[Path, Results], tmp_path: Path) -> None:

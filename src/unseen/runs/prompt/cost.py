@@ -67,7 +67,8 @@ def _is_right(answer: Answer | LabelLikelihoods) -> bool:
 def similarity(start: Ready, setting: Setting, store: Store, budget: Budget) -> Number | None:
     """How like what the model wrote is what a filter made of it, about records outside the prompt.
 
-    Of what attacks let the model write first, the mean cosine of the sentence embeddings.
+    Of what attacks let the model write first, the mean cosine of the sentence embeddings; texts about one
+    record count as one.
 
     Args:
         start: the audit.
@@ -84,28 +85,37 @@ def similarity(start: Ready, setting: Setting, store: Store, budget: Budget) -> 
     fewest = min(part.fewest for part in filters)
     models, shown = start.of(setting)
     model, plain = models[TARGET], start.model.target
-    outside = {case.id for case in setting.cases if not case.member}
-    records = [record for record in setting.records.records if record.id in outside]
     for part in _parts(setting.defense):
         if not isinstance(part, RewriteFilter):
             plain = part.target(plain, start.helpers, setting.template.labels)
-    asked = list(
-        dict.fromkeys(prompts_of(start.signals, records, {TARGET: model}, shown=shown)[TARGET])
-    )
+    about: dict[str, list[Prompt]] = {}
+    for case in setting.cases:
+        if not case.member:
+            some = prompts_of(start.signals, [case.record], {TARGET: model}, shown=shown)[TARGET]
+            about.setdefault(case.example.id, []).extend(some)
+    asked = list(dict.fromkeys(prompt for some in about.values() for prompt in some))
     first, second = (Generation(one, store, budget=budget) for one in (plain, model.target))
     for writing in (first, second):
         writing.ensure(asked)
     decode = model.encoder.tokenizer.decode
-    said = [(_said(first, one, decode), _said(second, one, decode)) for one in asked]
-    pairs = [(before, after) for before, after in said if len(before.split()) >= fewest]
+    said = {one: (_said(first, one, decode), _said(second, one, decode)) for one in asked}
+    long = {one: pair for one, pair in said.items() if len(pair[0].split()) >= fewest}
     encoder = _ENCODER if is_at_hand(_ENCODER) else LETTERS
-    if len(pairs) < MIN_PER_SIDE:
+    alike = dict(zip(long, likeness(encoder).of(list(long.values())).tolist(), strict=True))
+    means = [
+        np.mean(values)
+        for some in about.values()
+        if (values := [alike[one] for one in dict.fromkeys(some) if one in alike])
+    ]
+    if len(means) < MIN_PER_SIDE:
         return None
-    found = mean(likeness(encoder).of(pairs), start.config.confidence, members=False)
+    found = mean(means, start.config.confidence, members=False)
     if found is None:
         return None
     number = Number.of(found)
-    return number.model_copy(update={"method": f"mean cosine ({encoder}), Student"})
+    return number.model_copy(
+        update={"method": f"mean cosine of a record's texts ({encoder}), Student"}
+    )
 
 
 def _said(writing: Generation, prompt: Prompt, decode: Callable[[Sequence[int]], str]) -> str:
