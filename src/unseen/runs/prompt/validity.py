@@ -177,7 +177,8 @@ def _unparsed(prompt: PromptFacts, chosen: Sequence[str]) -> list[Check]:
             detail=f"{prompt.unparsed[worst]:.0%} of the answers to {worst} are none of those asked for, and "
             f"count as wrong{so}",
             fix=f"{'' if prompt.chat else '--chat for a model that talks, '}"
-            "--synonyms LABEL=WORD for other words, or --mode choice"
+            "--synonyms LABEL=WORD for other words, or, where the model tells how likely text is, "
+            "--mode choice"
             if many
             else None,
         )
