@@ -305,6 +305,7 @@ def for_researchers(about: PromptFacts) -> str:
             "with another record in its place. "
         )
     return (
-        f"{drawn}Both records of a trial are resampled together, and never split between folds: attacks "
-        "that learn, and thresholds, come from other trials."
+        f"{drawn}Trials that ask about one record are never split between folds: attacks that learn, and "
+        "thresholds, come from other trials. They are resampled as one, records in the prompt and outside it "
+        "apart: what the two have in common is not taken off, so that intervals are rather too wide."
     )
