@@ -40,7 +40,9 @@ from unseen.signals.base import (
     LikelihoodSignal,
     Materials,
     Observations,
+    ObservingSignal,
     PopulationSignal,
+    ReadingSignal,
     ScoreSignal,
     Shown,
     Signal,
@@ -68,7 +70,8 @@ PROMPTED = [spec for spec in attacks.everything(PROMPT) if spec not in TUNED]
 SPECS = [*TUNED, *PROMPTED]
 SHAPES = (
     TextSignal,
-    LikelihoodSignal,
+    ObservingSignal,
+    ReadingSignal,
     ContinuationSignal,
     InsideSignal,
     PopulationSignal,

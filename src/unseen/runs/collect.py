@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from unseen.errors import UNANSWERED, AccessError, UnscorableError
 from unseen.scoring.asking import Asking, Budget
@@ -31,6 +31,7 @@ from unseen.signals.base import (
     LikelihoodSignal,
     Materials,
     Observations,
+    ObservingSignal,
     OfShadow,
     OngoingSignal,
     PopulationSignal,
@@ -721,7 +722,7 @@ def _ask_model(
             if isinstance(signal, ReadingSignal):
                 yield signal, record.id, signal.read(record, materials, ask, answers)
             else:
-                yield signal, record.id, signal.observe(answers)
+                yield signal, record.id, cast("ObservingSignal", signal).observe(answers)
         except UnscorableError as error:
             yield signal, record.id, error
 

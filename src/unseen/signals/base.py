@@ -6,8 +6,9 @@ once, however many attacks want them.
 
 Shapes:
 
-* `LikelihoodSignal`: `ask` turns a record into requests, `observe` turns the answers into a value.
-  All requests of all signals of a run go to the engine together.
+* `LikelihoodSignal`: `ask` turns a record into requests, `observe` turns the answers into a value,
+  or `read` does, where the record is needed too. All requests of all signals of a run go to the
+  engine together.
 * `ContinuationSignal`: `prompts` turns a record into prompts, `observe` turns what a model writes
   after them into a value. Text is written first, for likelihoods may be asked of it.
 * `TextSignal`: `measure` reads the text of the records; no model is asked.
@@ -257,7 +258,7 @@ class Ask:
 
 @runtime_checkable
 class LikelihoodSignal(Protocol):
-    """Asks a model how likely tokens are."""
+    """Asks a model how likely tokens are; it is an `ObservingSignal` or a `ReadingSignal` too."""
 
     gives: ClassVar[type]
     """The class of its values."""
@@ -273,12 +274,27 @@ class LikelihoodSignal(Protocol):
             UnscorableError: with the reason, where the record cannot be measured.
         """
 
+
+@runtime_checkable
+class ObservingSignal(LikelihoodSignal, Protocol):
+    """Needs nothing but the answers."""
+
     def observe(self, answers: Sequence[TokenStats]) -> Any:
         """The value of one record, from the counted tokens of its answers."""
 
 
 @runtime_checkable
-class FollowingSignal(LikelihoodSignal, Protocol):
+class ReadingSignal(LikelihoodSignal, Protocol):
+    """Needs the record and its tokens beside the answers."""
+
+    def read(
+        self, record: Record, materials: Materials, ask: Ask, answers: Sequence[TokenStats]
+    ) -> Any:
+        """The value of one record, from the counted tokens of its answers."""
+
+
+@runtime_checkable
+class FollowingSignal(ObservingSignal, Protocol):
     """Asks once more, after what was answered; `observe` gets the answers of both rounds."""
 
     def follow(
@@ -334,16 +350,6 @@ class ShadowSignal(LikelihoodSignal, Protocol):
 
     def combine(self, parts: Mapping[int, OfShadow]) -> Any:
         """The value of one record, from the shadows by their number; at least one."""
-
-
-@runtime_checkable
-class ReadingSignal(LikelihoodSignal, Protocol):
-    """Needs the record and its tokens beside the answers: `read` is called, and never `observe`."""
-
-    def read(
-        self, record: Record, materials: Materials, ask: Ask, answers: Sequence[TokenStats]
-    ) -> Any:
-        """The value of one record, from the counted tokens of its answers."""
 
 
 @runtime_checkable
@@ -423,7 +429,7 @@ class PopulationSignal(Protocol):
 
 
 @runtime_checkable
-class StepSignal(LikelihoodSignal, Protocol):
+class StepSignal(ObservingSignal, Protocol):
     """Asks the same again after a real optimizer step; `observe` gets the answers before and after.
 
     It needs a `WhiteBoxTarget`.

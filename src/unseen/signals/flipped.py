@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -144,10 +144,6 @@ class FlippedChoice:
     ) -> Flips:
         """When each label was the likeliest first."""
         return self._rounds(record, materials).flips(self._read(materials, answers))
-
-    def observe(self, answers: Sequence[TokenStats]) -> Any:
-        """Nothing: the record is needed."""
-        raise NotImplementedError
 
     def _options(self, rounds: _Rounds, shown: Sequence[Shown]) -> Ask:
         asked = Ask((), ())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -63,10 +63,6 @@ class Labelled:
     ) -> LabelLikelihoods:
         """Sums of log-probabilities."""
         return LabelLikelihoods(sums(answers), place_of_label(record, materials))
-
-    def observe(self, answers: Sequence[TokenStats]) -> Any:
-        """Nothing: the record's label is needed."""
-        raise NotImplementedError
 
 
 def options(record: Record, materials: Materials, said: str) -> Ask:

@@ -73,10 +73,6 @@ class TokenSimilarity:
         tokenizer = materials.encoder.tokenizer
         return Similarities(_similarities(ask.scored[0], answers[0], tokenizer, self.encoder))
 
-    def observe(self, answers: Sequence[TokenStats]) -> Any:
-        """Nothing: the tokens are needed."""
-        raise NotImplementedError
-
 
 @dataclass(frozen=True)
 class ProbedSimilarity:
@@ -131,10 +127,6 @@ class ProbedSimilarity:
             for tokens, answer in zip(ask.scored, answers, strict=True)
         )
         return ProbedLikelihoods(len(ask.scored[0]), plain, np.array(probed))
-
-    def observe(self, answers: Sequence[TokenStats]) -> Any:
-        """Nothing: the tokens are needed."""
-        raise NotImplementedError
 
 
 def _similarities(
