@@ -15,6 +15,7 @@ from endpoints import TOO_LONG, Server, fault
 import unseen
 from unseen.cli.main import run
 from unseen.errors import AccessError, BudgetError, ConfigError, PreflightError
+from unseen.runs.compare import compare
 from unseen.targets import endpoint
 
 pytest.importorskip("openai", reason="the client is not installed (extra api)")
@@ -140,6 +141,19 @@ def test_a_plan_counts_before_anything_is_spent(server: Server, capsys: Any) -> 
     told = capsys.readouterr().out
     assert f"{2 * 2 * 2 * TRIALS} requests left to send, of 50 allowed" in told
     assert len(server.asked) <= 3
+
+
+def test_two_dates_are_compared_and_what_was_remembered_is_said(server: Server) -> None:
+    first = audit(server, run_dir="january", cache_dir="one")
+    later = audit(server, run_dir="june", cache_dir="other")
+    assert not any("older" in note for note in compare([first.folder, later.folder]).notes)
+    n = len(server.asked)
+    same = audit(server, run_dir="july", cache_dir="one", attacks=["gap"])
+    assert len(server.asked) == n + FIRST
+    (note,) = (one for one in compare([first.folder, same.folder]).notes if "older" in one)
+    assert note.startswith(
+        f"run 2: {2 * 2 * TRIALS} answers of the endpoint are older than the run"
+    )
 
 
 def test_what_does_not_fit_is_a_reason_and_no_end(server: Server) -> None:

@@ -204,7 +204,25 @@ def _warnings(runs: Sequence[FinishedRun], unlike: Sequence[str]) -> list[str]:
         for place, run in enumerate(runs, start=1)
         if _verdict(run) is None
     ]
-    return forced + cautions + unchecked
+    older = [
+        f"run {place}: {n:,} answers of the endpoint are older than the run: they were in the cache "
+        "(another --cache-dir asks anew)"
+        for place, run in enumerate(runs, start=1)
+        if (n := _remembered(run))
+    ]
+    return forced + cautions + unchecked + older
+
+
+def _remembered(run: FinishedRun) -> int:
+    """Answers of an endpoint, which may have changed since, that no attempt of the run has asked for.
+
+    0 of a model that is at hand, and where an attempt did not live to say what it asked.
+    """
+    asked = [attempt.get("requests_scored") for attempt in run.about.get("attempts", ())]
+    if "url" not in run.results.target or not all(counts is not None for counts in asked):
+        return 0
+    n_asked: int = sum(n for counts in asked for n in (counts or {}).values())
+    return max(0, sum(run.results.requests.values()) - n_asked)
 
 
 def _verdict(run: FinishedRun) -> str | None:
