@@ -19,6 +19,7 @@ from unseen.metrics.interval import (
     tpr_interval,
 )
 from unseen.metrics.roc import auc, reach, tpr_at_fpr
+from unseen.types import Estimate, FloatArray, IntArray
 
 SIDE = st.lists(st.integers(-5, 5), min_size=10, max_size=40) | st.lists(
     st.floats(-50, 50), min_size=10, max_size=40
@@ -374,3 +375,75 @@ def test_bad_arguments_are_named(call):
 def test_a_bootstrap_needs_draws():
     with pytest.raises(ValueError, match="draws must be at least 2, got 1"):
         auc_interval(normal(20), normal(20), rng=generator(), draws=1)
+
+
+# --- records on both sides ------------------------------------------------------------------------
+
+
+def both_ways(rng: np.random.Generator, n: int = 40) -> tuple[FloatArray, FloatArray, list[int]]:
+    """Scores of n records in a prompt and out of it: what differs between records is larger."""
+    record = 1.5 * rng.normal(size=n)
+    return (
+        record + 0.7 + 0.6 * rng.normal(size=n),
+        record + 0.6 * rng.normal(size=n),
+        list(range(n)),
+    )
+
+
+def test_drawn_together_it_is_the_bootstrap_of_whole_clusters() -> None:
+    rng = np.random.default_rng(2)
+    members, nonmembers, clusters = both_ways(rng)
+    clusters = [i // 2 for i in clusters]
+    more = [f"alone {i}" for i in range(7)]
+    members = np.concatenate([members, rng.normal(size=7)])
+    found = auc_logit(
+        members, nonmembers, rng=rng, draws=4000,
+        member_clusters=[*clusters, *more], nonmember_clusters=clusters, together=True,
+    )  # fmt: skip
+    slow = []
+    for _ in range(4000):
+        whole, apart = rng.integers(20, size=19).tolist(), rng.integers(7, size=6).tolist()
+        ours = [members[i] for c in whole for i in (2 * c, 2 * c + 1)] + [
+            members[40 + i] for i in apart
+        ]
+        theirs = [nonmembers[i] for c in whole for i in (2 * c, 2 * c + 1)]
+        slow.append(auc(ours, theirs))
+    assert found.value == auc(members, nonmembers)
+    assert np.sqrt(found.variance) == pytest.approx(np.std(slow), rel=0.06)
+    apart = auc_logit(
+        members, nonmembers, rng=rng, draws=4000,
+        member_clusters=[*clusters, *more], nonmember_clusters=clusters,
+    )  # fmt: skip
+    assert np.sqrt(apart.variance) > 1.3 * np.sqrt(found.variance)
+
+
+def test_drawn_together_intervals_cover_and_are_not_too_wide() -> None:
+    rng = np.random.default_rng(5)
+    found, values = [], []
+    for _ in range(150):
+        members, nonmembers, clusters = both_ways(rng)
+        how = {"member_clusters": clusters, "nonmember_clusters": clusters, "draws": 200}
+        one = auc_interval(members, nonmembers, rng=rng, together=True, **how)
+        found.append((one.low, one.high))
+        values.append(one.value)
+    truth = np.mean(values)
+    covered = np.mean([low <= truth <= high for low, high in found])
+    assert covered >= 0.9
+    assert np.mean([high - low for low, high in found]) < 3.92 * 1.6 * np.std(values)
+
+
+def test_drawn_together_order_has_no_say_and_clusters_of_one_side_are_as_ever() -> None:
+    rng = np.random.default_rng(4)
+    members, nonmembers, clusters = both_ways(rng)
+
+    def made(order: IntArray, again: IntArray) -> Estimate:
+        return auc_interval(
+            members[order], nonmembers[again], rng=np.random.default_rng(0), draws=50,
+            member_clusters=[clusters[i] for i in order], together=True,
+            nonmember_clusters=[clusters[i] for i in again],
+        )  # fmt: skip
+
+    plain = np.arange(40)
+    assert made(plain, plain) == made(rng.permutation(40), rng.permutation(40))
+    none = auc_interval(members, nonmembers, rng=np.random.default_rng(0), together=True)
+    assert none == auc_interval(members, nonmembers, rng=np.random.default_rng(0))

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy import special
 
 from unseen.metrics._checks import Labels, alike, codes, enough, finite, labels, rate
+from unseen.metrics.interval import drawn_weights
 from unseen.metrics.roc import Status, auc, resolution, tpr_at_fpr
 from unseen.types import BoolArray, Estimate, FloatArray, IntArray
 
@@ -70,6 +72,7 @@ def paired_differences(
     draws: int = 2000,
     clusters: Labels | None = None,
     wider: float = 1.0,
+    together: bool = False,
 ) -> tuple[PairedDifference, ...]:
     """AUC and TPR differences of two scores of the same records, with a paired bootstrap.
 
@@ -93,6 +96,7 @@ def paired_differences(
         clusters: (n,) labels of records that belong together.
         wider: factor on the bootstrap standard error, for scores that are less certain than fixed
             ones, such as scores that were learnt from the other records.
+        together: whether clusters with records of both sides are drawn for both at once.
 
     Returns:
         The AUC, then a TPR for each rate, ascending.
@@ -111,12 +115,17 @@ def paired_differences(
         raise ValueError(msg)
     code = codes(clusters, member.size)
     enough(int(member.sum()), int((~member).sum()))
-    units = [_numbered(code[side]) for side in (member, ~member)]
+    units = (_numbered(code[member]), _numbered(code[~member]))
     fewest = min(int(one.max()) + 1 for one in units)
     enough(*(int(one.max()) + 1 for one in units), what="clusters")
 
     rates = [fpr for fpr in sorted(set(fprs)) if _status(member, fpr) != "unresolvable"]
-    drawn = _bootstrap(values, member, units, rates, draws, rng)
+    if together and clusters is not None:
+        whole = _numbered(code)
+        units = (whole[member], whole[~member])
+    drawn = _bootstrap(
+        values, member, units, rates, draws, rng, together=together and clusters is not None
+    )
     points = [_numbers(one[member], one[~member], rates) for one in values]
     spread = (drawn[1] - drawn[0]).std(axis=0, ddof=1) * np.sqrt(fewest / (fewest - 1)) * wider
 
@@ -240,10 +249,12 @@ def _numbers(members: FloatArray, nonmembers: FloatArray, rates: Sequence[float]
 def _bootstrap(
     values: tuple[FloatArray, FloatArray],
     member: BoolArray,
-    units: Sequence[IntArray],
+    units: tuple[IntArray, IntArray],
     rates: Sequence[float],
     draws: int,
     rng: np.random.Generator,
+    *,
+    together: bool = False,
 ) -> FloatArray:
     """Both scores' numbers in every draw, shape (2, draws, 1 + rates)."""
     sides = [(one[member], one[~member]) for one in values]
@@ -251,7 +262,9 @@ def _bootstrap(
     rows = max(1, _CELLS // member.size)
     for start in range(0, draws, rows):
         some = min(rows, draws - start)
-        weights, against = (_draw(int(code.max()) + 1, some, rng)[:, code] for code in units)
+        weights, against = drawn_weights(
+            *units, partial(_draw, draws=some, rng=rng), together=together
+        )
         for which, (members, nonmembers) in enumerate(sides):
             found[which, start : start + some] = weighted_numbers(
                 members, nonmembers, weights, against, rates

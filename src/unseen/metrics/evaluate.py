@@ -86,6 +86,7 @@ def evaluate(
     confidence: float = 0.95,
     bootstrap: int = 2000,
     clusters: Labels | None = None,
+    together: bool = False,
 ) -> AttackResult:
     """AUC, TPR at small FPRs, advantage and ROC curve of one attack, each with its interval.
 
@@ -100,6 +101,7 @@ def evaluate(
         confidence: between 0 and 1.
         bootstrap: draws.
         clusters: (n,) labels of records that belong together; resampled and split whole.
+        together: whether the AUC's bootstrap draws clusters for both sides at once, as in `auc_interval`.
 
     Raises:
         ValueError: where lengths differ or a score is not finite.
@@ -116,6 +118,7 @@ def evaluate(
         draws=bootstrap,
         member_clusters=of_members,
         nonmember_clusters=of_nonmembers,
+        together=together,
     )
     return AttackResult(
         n_members=members.size,
@@ -150,6 +153,7 @@ def auc_of(
     confidence: float = 0.95,
     bootstrap: int = 2000,
     clusters: Labels | None = None,
+    together: bool = False,
 ) -> Estimate:
     """The AUC alone, with its interval; arguments and errors as of `evaluate`."""
     values, member, code = _ready(scores, member, clusters)
@@ -162,6 +166,7 @@ def auc_of(
         draws=bootstrap,
         member_clusters=code[member] if whole else None,
         nonmember_clusters=code[~member] if whole else None,
+        together=together,
     )
 
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -175,6 +176,7 @@ def auc_interval(
     draws: int = 2000,
     member_clusters: Labels | None = None,
     nonmember_clusters: Labels | None = None,
+    together: bool = False,
 ) -> Estimate:
     """AUC with a stratified bootstrap interval on the logit scale.
 
@@ -199,6 +201,9 @@ def auc_interval(
         draws: bootstrap draws.
         member_clusters: (m,) labels of members that belong together.
         nonmember_clusters: (n,) the same for non-members.
+        together: whether clusters with records of both sides are drawn for both at once, so that what
+            the two have in common is taken off: for records that are judged as members and as
+            non-members.
 
     Raises:
         ValueError: where a score is not finite or the lengths differ.
@@ -212,6 +217,7 @@ def auc_interval(
         draws=draws,
         member_clusters=member_clusters,
         nonmember_clusters=nonmember_clusters,
+        together=together,
     ).estimate()
 
 
@@ -224,6 +230,7 @@ def auc_logit(
     draws: int = 2000,
     member_clusters: Labels | None = None,
     nonmember_clusters: Labels | None = None,
+    together: bool = False,
 ) -> LogitAuc:
     """AUC, its logit and both errors; arguments and errors as of `auc_interval`."""
     members, nonmembers = finite(members, "member scores"), finite(nonmembers, "non-member scores")
@@ -232,15 +239,27 @@ def auc_logit(
         msg = f"draws must be at least 2, got {draws}"
         raise ValueError(msg)
     enough(members.size, nonmembers.size)
-    members, _, member_code = in_order(members, np.ones(members.size, bool), member_clusters)
-    nonmembers, _, nonmember_code = in_order(
-        nonmembers, np.zeros(nonmembers.size, bool), nonmember_clusters
-    )
-    units = (int(member_code.max()) + 1, int(nonmember_code.max()) + 1)
+    if together and member_clusters is not None and nonmember_clusters is not None:
+        values, member, code = in_order(
+            np.concatenate([members, nonmembers]),
+            np.arange(members.size + nonmembers.size) < members.size,
+            [*member_clusters, *nonmember_clusters],
+        )
+        members, member_code = values[member], code[member]
+        nonmembers, nonmember_code = values[~member], code[~member]
+    else:
+        together = False
+        members, _, member_code = in_order(members, np.ones(members.size, bool), member_clusters)
+        nonmembers, _, nonmember_code = in_order(
+            nonmembers, np.zeros(nonmembers.size, bool), nonmember_clusters
+        )
+    units = (np.unique(member_code).size, np.unique(nonmember_code).size)
     enough(*units, what="clusters")
 
     value = auc(members, nonmembers)
-    drawn = _bootstrap_auc(members, nonmembers, member_code, nonmember_code, draws, rng)
+    drawn = _bootstrap_auc(
+        members, nonmembers, member_code, nonmember_code, draws, rng, together=together
+    )
     variance = float(drawn.var(ddof=1))
 
     fewest = min(units)
@@ -270,22 +289,57 @@ def _bootstrap_auc(
     nonmember_code: IntArray,
     draws: int,
     rng: np.random.Generator,
+    *,
+    together: bool,
 ) -> FloatArray:
-    """AUC of each draw, shape (draws,); scores ascending, codes 0 ... clusters - 1."""
+    """AUC of each draw, shape (draws,); scores ascending, codes 0 ... clusters - 1.
+
+    Codes are of each side by itself, or, drawn together, of both.
+    """
     below = np.searchsorted(nonmembers, members, side="left")
     upto = np.searchsorted(nonmembers, members, side="right")
     found = np.empty(draws)
     rows = max(1, _CELLS // (members.size + nonmembers.size))
     for start in range(0, draws, rows):
         some = min(rows, draws - start)
-        weights = _draw(int(member_code.max()) + 1, some, rng)[:, member_code]
-        against = _draw(int(nonmember_code.max()) + 1, some, rng)[:, nonmember_code]
+        weights, against = drawn_weights(
+            member_code, nonmember_code, partial(_draw, draws=some, rng=rng), together=together
+        )
         # Non-members drawn below each score: one running sum a draw, read at each member's place.
         running = np.zeros((some, nonmembers.size + 1), dtype=np.int64)
         np.cumsum(against, axis=1, out=running[:, 1:])
         wins = np.einsum("dm,dm->d", weights, running[:, below] + running[:, upto])
         found[start : start + some] = wins / (2 * weights.sum(axis=1) * running[:, -1])
     return found
+
+
+def drawn_weights(
+    member_code: IntArray,
+    nonmember_code: IntArray,
+    draw: Callable[[int], IntArray],
+    *,
+    together: bool,
+) -> tuple[IntArray, IntArray]:
+    """How often each record is drawn, shapes (draws, m) and (draws, n).
+
+    Args:
+        member_code: (m,) clusters of the members, numbered from 0.
+        nonmember_code: (n,) of the non-members, numbered by themselves; together, as those of members.
+        draw: how often each of n clusters is drawn, shape (draws, n).
+        together: whether a cluster is drawn for both sides at once; those that have one side alone
+            are then drawn among themselves.
+    """
+    if not together:
+        weights = draw(int(member_code.max()) + 1)[:, member_code]
+        return weights, draw(int(nonmember_code.max()) + 1)[:, nonmember_code]
+    n = int(max(member_code.max(), nonmember_code.max())) + 1
+    has = [np.bincount(code, minlength=n) > 0 for code in (member_code, nonmember_code)]
+    kinds = (has[0] & has[1], has[0] & ~has[1], has[1] & ~has[0])
+    parts = [(kind, draw(int(kind.sum()))) for kind in kinds if kind.sum() > 1]
+    drawn = np.ones((len(parts[0][1]), n), dtype=np.int64)  # one of its kind is always there
+    for kind, part in parts:
+        drawn[:, kind] = part
+    return drawn[:, member_code], drawn[:, nonmember_code]
 
 
 def _draw(n: int, draws: int, rng: np.random.Generator) -> IntArray:

@@ -306,6 +306,6 @@ def for_researchers(about: PromptFacts) -> str:
         )
     return (
         f"{drawn}Trials that ask about one record are never split between folds: attacks that learn, and "
-        "thresholds, come from other trials. They are resampled as one, records in the prompt and outside it "
-        "apart: what the two have in common is not taken off, so that intervals are rather too wide."
+        "thresholds, come from other trials. They are resampled as one; where a record is asked about both in "
+        "a prompt and outside it, its scores of both kinds are drawn together."
     )

@@ -50,7 +50,7 @@ from unseen.runs.results import (
     Slice,
     TprAtFpr,
 )
-from unseen.runs.subjects import FIXED, Scored, Subjects, score_columns
+from unseen.runs.subjects import BOTH_SIDES, FIXED, Scored, Subjects, score_columns
 from unseen.signals.base import CONTROL, REFERENCE, TARGET, Observations
 from unseen.types import BoolArray, Estimate, FloatArray, IntArray, Scores
 
@@ -198,6 +198,7 @@ class Judge:
                 confidence=widened(confidence) if learnt else confidence,
                 bootstrap=self._choices.bootstrap,
                 clusters=self._clusters(found),
+                together=self._subjects.on_both_sides,
             )
         )
         return restated(number, confidence) if learnt else number
@@ -303,6 +304,7 @@ class Judge:
                 confidence=self._choices.confidence,
                 draws=self._choices.bootstrap,
                 clusters=self._clusters(found),
+                together=self._subjects.on_both_sides,
                 wider=LEARNT if learnt else 1.0,
             )
         except TooFewRecordsError as error:
@@ -419,6 +421,7 @@ class Judge:
                 confidence=widened(confidence) if learnt else confidence,
                 bootstrap=self._choices.bootstrap,
                 clusters=self._clusters(found),
+                together=self._subjects.on_both_sides,
                 rng=self._rng(_ESTIMATES),
             )
         except TooFewRecordsError as error:
@@ -464,6 +467,8 @@ class Judge:
             columns["n_tokens"] = list(subjects.lengths)
         if subjects.clusters is not None:
             columns["cluster"] = list(subjects.clusters)
+        if subjects.on_both_sides:
+            columns[BOTH_SIDES] = [True] * len(subjects.ids)
         if subjects.texts is not None:
             columns["text"] = list(subjects.texts)
         for name, values in subjects.groups.items():

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from unseen.data.duplicates import inseparable
+from unseen.data.duplicates import inseparable, normalised
 from unseen.data.features import features
 from unseen.errors import StoreError
 from unseen.runs.results import (
@@ -49,6 +49,10 @@ class Scored:
         return self.control_model if row.model == CONTROL else self.control
 
 
+BOTH_SIDES = "on_both_sides"
+"""Column of a table of records: whether one text of the run is judged as a member and as a non-member."""
+
+
 @dataclass(frozen=True)
 class Subjects:
     """The judged records without their text.
@@ -62,6 +66,8 @@ class Subjects:
         texts: the text of each record, or None; kept only where it is to be revealed.
         lengths: scored tokens of each record, or None.
         features: name -> (n,) numbers about the texts, to compare exposed records by.
+        on_both_sides: whether one text is judged as a member and as a non-member, as in prompts with it
+            and without: what the two have in common is then no part of the error.
     """
 
     ids: tuple[str, ...]
@@ -71,6 +77,7 @@ class Subjects:
     texts: tuple[str, ...] | None = None
     lengths: tuple[int, ...] | None = None
     features: Mapping[str, FloatArray] = field(default_factory=dict)
+    on_both_sides: bool = False
 
     @classmethod
     def from_records(
@@ -95,6 +102,10 @@ class Subjects:
             texts,
             None if lengths is None else tuple(lengths[id_] for id_ in records.ids),
             features(rows, records.membership.member.tolist()),
+            on_both_sides=bool(
+                {normalised(row.text) for row in records.members}
+                & {normalised(row.text) for row in records.nonmembers}
+            ),
         )
 
     @classmethod
@@ -128,7 +139,8 @@ class Subjects:
             for name, values in columns.items()
             if name.startswith("feature.")
         }
-        subjects = cls(ids, member, groups=groups, features=about, **optional)
+        both = any(columns.get(BOTH_SIDES, ()))
+        subjects = cls(ids, member, groups=groups, features=about, on_both_sides=both, **optional)
         return subjects, Scored(
             *(_scores_in(columns, role) for role in (TARGET, REFERENCE, CONTROL, FIXED))
         )

@@ -18,11 +18,13 @@ from unseen.errors import (
     PreflightError,
     TooFewRecordsError,
 )
+from unseen.metrics.interval import auc_interval
 from unseen.runs.compare import compare
 from unseen.runs.plan import Plan
 from unseen.runs.prompt.judged import insisted
 from unseen.runs.prompt.validity import _mended, _unparsed
 from unseen.runs.results import PromptFacts
+from unseen.runs.subjects import Subjects
 from unseen.runs.validity import power
 from unseen.signals.base import Observations
 from unseen.signals.flipped import FlippedText, Flips
@@ -72,6 +74,37 @@ def test_the_control_asks_the_same_behind_an_empty_prompt(tmp_path: Path) -> Non
     (check,) = [one for one in found.results.checks if one.id == "control"]
     assert check.status == "pass"
     assert found.results.data.split_origin == "random"
+
+
+@pytest.mark.parametrize(
+    "choices", [{"paired": True}, {"demos": 24}, {}], ids=["paired", "again", "once"]
+)
+def test_records_that_are_asked_about_both_ways_are_drawn_for_both_sides(
+    tmp_path: Path, choices: dict
+) -> None:
+    if "demos" in choices:
+        choices = {"demos": str(demos.pool(tmp_path / "few.jsonl", choices["demos"]))}
+    found = audit(tmp_path, attacks=ATTACKS[1:], shots=(1, 3), control="none", **choices)
+    table = pq.read_table(found.folder / "records.parquet")
+    assert ("on_both_sides" in table.column_names) == bool(choices)
+    (row,) = [row for row in found.results.attacks if row.kind == "attack"]
+    kept = [one for one in table.to_pylist() if one[f"score.{row.name}"] is not None]
+    values = {
+        side: [one[f"score.{row.name}"] for one in kept if one["member"] == side]
+        for side in (True, False)
+    }
+    clusters = {
+        side: [one["cluster"] for one in kept if one["member"] == side] for side in (True, False)
+    }
+    slow = auc_interval(
+        values[True], values[False], rng=np.random.default_rng([0, 4]), draws=200,
+        member_clusters=clusters[True], nonmember_clusters=clusters[False], together=bool(choices),
+    )  # fmt: skip
+    assert row.auc.ci == pytest.approx((slow.low, slow.high), abs=0.05)
+    subjects, _ = Subjects.from_table(table)
+    assert subjects.on_both_sides == bool(choices)
+    again = unseen.score_run(found.folder, bootstrap=300)
+    assert again.results.settings[0].differences
 
 
 def test_settings_are_judged_by_themselves_and_held_against_the_main_one(tmp_path: Path) -> None:
