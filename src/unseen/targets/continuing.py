@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from unseen.targets.prefixes import Piece
 
 Ids = tuple[int, ...]
+Together = tuple[list[Ids], Any, "torch.Tensor"]
+"""Texts that were read in one batch, the cache that holds them, and its mask."""
 
 # A common beginning is read apart where that saves so many tokens.
 _MIN_SAVED = 16
@@ -104,12 +106,16 @@ class Continuing:
         """
         import torch
 
-        after = self.read(prompts)
-        logits = torch.stack([after[prompt] for prompt in prompts])
-        cache, mask = self._remembered(prompts)
+        after, together = self._read(prompts)
+        rows = list(range(len(prompts)))
+        if together is None or len(together[0]) < len(prompts):
+            cache, mask = self._remembered(prompts)
+        else:  # what has just been read is still at hand
+            texts, cache, mask = together
+            rows = [prompts.index(ids) for ids in texts]
+        logits = torch.stack([after[prompts[row]] for row in rows])
         self.memory.trim()
         written: list[list[int]] = [[] for _ in prompts]
-        rows = list(range(len(prompts)))
         for n in range(1, room + 1):
             open_ended = ending.tokens if n <= sampling.fewest else ()
             chosen = choose(logits, sampling, [chances[row] for row in rows], ruled_out=open_ended)
@@ -161,15 +167,18 @@ class Continuing:
 
     def read(self, texts: Sequence[Ids]) -> dict[Ids, torch.Tensor]:
         """Reads what is not known of the texts; gives the logits after each."""
+        return self._read(texts)[0]
+
+    def _read(self, texts: Sequence[Ids]) -> tuple[dict[Ids, torch.Tensor], Together | None]:
         found: dict[Ids, torch.Tensor] = {}
 
         def ask(batch: Sequence[Ids], inputs: Inputs) -> None:
             found.update(zip(batch, self._forward(inputs), strict=True))
 
         distinct = sorted(set(texts))
-        for one_after_another in (*self._apart(distinct)[0], distinct):
-            self._run(dict.fromkeys(one_after_another, 1), ask)
-        return found
+        for beginnings in self._apart(distinct)[0]:
+            self._run(dict.fromkeys(beginnings, 1), ask)
+        return found, self._run(dict.fromkeys(distinct, 1), ask)
 
     def _apart(self, texts: Sequence[Ids], above: int = 0) -> tuple[list[list[Ids]], int]:
         """Common beginnings that are read before the texts, outer ones first, and how many read on.
@@ -196,13 +205,17 @@ class Continuing:
 
     def _run(
         self, needed: Mapping[Ids, int], ask: Callable[[Sequence[Ids], Inputs], object]
-    ) -> None:
+    ) -> Together | None:
         """Has the rest of texts read, batch by batch, and remembers it.
 
         Args:
             needed: text -> how many of its last tokens must be read, known or not.
             ask: runs the model.
+
+        Returns:
+            All texts together, where they are few enough; else None.
         """
+        together: Together | None = None
         for batch, width in self._batches(needed):
             known = [max(0, len(ids) - width) for ids in batch]
             cache, mask = self._remembered([ids[:n] for ids, n in zip(batch, known, strict=True)])
@@ -211,6 +224,9 @@ class Continuing:
             ask(batch, inputs)
             self.n_read += sum(map(len, rests))
             self._remember(batch, cache, inputs.mask.shape[1])
+            if len(batch) == len(needed):
+                together = (batch, cache, inputs.mask)
+        return together
 
     def _batches(self, needed: Mapping[Ids, int]) -> Iterator[tuple[list[Ids], int]]:
         """Texts that are read together, and how many last tokens of each."""
