@@ -55,7 +55,7 @@ def test_fields_say_what_is_measured() -> None:
     (rest,) = map(attacks.create, Repeat.variants)
     assert rest == Repeat(compare="completion")
     assert rest.signals() == Repeat().signals(), "nothing more is asked"
-    assert (Repeat().threshold, attack.threshold) == (0.85, None)
+    assert (Repeat().threshold, LETTERS.threshold, attack.threshold) == (0.85, None, None)
     with pytest.raises(ConfigError, match="got compare='rest', expected one of full, completion"):
         attacks.create("repeat[compare=rest]")
     with pytest.raises(ConfigError, match="got words=0"):

@@ -9,6 +9,7 @@ from unseen.attacks.base import PROMPT, Known, score_each
 from unseen.signals.base import Observations, Signal
 from unseen.signals.checks import check_choice
 from unseen.signals.completed import COMPARE, Compare, Completed, Completion
+from unseen.signals.embedding import LETTERS
 from unseen.targets.access import Access
 from unseen.types import Scores
 
@@ -45,7 +46,9 @@ class Repeat:
     def __post_init__(self) -> None:
         check_choice("compare", self.compare, COMPARE)
         self.signals()  # refuses what cannot be done
-        if self.compare != "full":  # the paper's is for whole texts
+        if (
+            self.compare != "full" or self.encoder == LETTERS
+        ):  # the paper's is of whole texts' meaning
             object.__setattr__(self, "threshold", None)
 
     def signals(self) -> tuple[Signal, ...]:

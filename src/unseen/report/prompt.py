@@ -305,7 +305,7 @@ def for_researchers(about: PromptFacts) -> str:
             "with another record in its place. "
         )
     return (
-        f"{drawn}Trials that ask about one record are never split between folds: attacks that learn, and "
+        f"{drawn}Trials that ask about the same record are never split between folds: attacks that learn, and "
         "thresholds, come from other trials. They are resampled as one; where a record is asked about both in "
         "a prompt and outside it, its scores of both kinds are drawn together."
     )

@@ -177,7 +177,7 @@ def test_an_attack_is_judged_by_the_threshold_of_its_paper_too(tmp_path: Path) -
     names = (*ATTACKS, "brainwash[cap=4]", "brainwash[cap=3]", "hybrid[encoder=letters,cap=4]")
     found = audit(tmp_path, attacks=names)
     table = pq.read_table(found.folder / "records.parquet").to_pydict()
-    rules = dict(zip(names, (1, 0.85, 3.5, None, 0), strict=True))
+    rules = dict(zip(names, (1, None, 3.5, None, 0), strict=True))
     for name, row in rows(found).items():
         if rules.get(name) is None:
             assert row.by_paper is None, "none is named, or no count can be above it"
