@@ -82,7 +82,7 @@ class RewrittenTarget(DefendedTarget):
     def __init__(
         self, inner: LogprobTarget, rewrite: Rewriter, *, fewest: int, about: Sequence[object]
     ) -> None:
-        super().__init__(inner, ["rewritten", fewest, *about])
+        super().__init__(inner, ["rewritten by line", fewest, *about])
         self._rewrite = rewrite
         self._fewest = fewest
 
