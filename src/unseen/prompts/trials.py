@@ -16,6 +16,11 @@ Position = Literal["first", "middle", "last", "random"]
 POSITIONS: tuple[Position, ...] = ("first", "middle", "last", "random")
 
 
+def in_number(shots: int) -> str:
+    """So many demonstrations, in words."""
+    return f"{shots} demonstration{'s' * (shots != 1)}"
+
+
 @dataclass(frozen=True)
 class Case:
     """One record that is asked about, and the demonstrations of the prompt that it is asked behind.
@@ -79,7 +84,7 @@ class Game:
             raise UnknownNameError("position", self.position, POSITIONS)
         if isinstance(self.position, int) and not 1 <= self.position <= self.shots:
             raise ConfigError(
-                f"got position {self.position} among {self.shots} demonstrations",
+                f"got position {self.position} among {in_number(self.shots)}",
                 fix=f"--position 1 to {self.shots}, first, middle, last or random",
             )
 
@@ -112,12 +117,15 @@ class Game:
         needed = 2 * (self.shots + 1)
         if len(different) < needed:
             raise TooFewRecordsError(
-                f"the pool holds {len(different)} different records, and prompts of {self.shots} "
-                f"demonstrations need {needed}",
+                f"the pool holds {len(different)} different record{'s' * (len(different) != 1)}, and prompts "
+                f"of {in_number(self.shots)} need {needed}",
                 fix="give more records, or fewer --shots",
             )
         if len({example.label for example in different}) < 2:
-            raise ConfigError("all records of the pool have one label: nothing is to be told apart")
+            raise ConfigError(
+                "all records of the pool have one label: nothing is to be told apart",
+                fix="give records of other labels too",
+            )
         order = self._rng(0).permutation(len(different))
         half = len(different) // 2
         return [different[i] for i in order[:half]], [different[i] for i in order[half:]]

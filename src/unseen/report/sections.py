@@ -754,7 +754,7 @@ def _again(results: Results, config: Mapping[str, Any]) -> list[Block]:
     ]
     if results.run.scenario in ("finetune", "prompt"):
         command = f"unseen audit {results.run.scenario} --config {file}"
-        again.insert(0, Code(command, "repeats the audit"))
+        again.insert(0, Code(command, "repeats the audit, from the folder in which it was begun"))
     return [Audience("Again", tuple(again))]
 
 

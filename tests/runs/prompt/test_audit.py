@@ -423,7 +423,7 @@ def test_a_pool_that_is_too_small_or_of_one_label_is_refused(tmp_path: Path) -> 
 
 
 def test_prompts_that_do_not_fit_are_counted_and_refused_where_none_fits(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="no prompt of 1 demonstrations fits"):
+    with pytest.raises(ConfigError, match="no prompt of 1 demonstration fits"):
         audit(tmp_path, max_length=60)
     lengths = pq.read_table(audit(tmp_path).folder / "records.parquet")["n_tokens"].to_pylist()
     found = audit(tmp_path, max_length=max(lengths), attacks="gap", run_dir=tmp_path / "r")

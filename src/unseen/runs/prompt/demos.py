@@ -242,8 +242,7 @@ def labels_of(
     if len(found) == 1:
         raise ConfigError(
             f"all {n} records have the same label, and an attack on a prompt needs two at least",
-            fix="give records of other labels too, or name every word that an answer can be: "
-            "--labels Number,Location,…",
+            fix="give records of other labels too",
         )
     if len(found) > min(_MOST_LABELS, n / 2):
         return None

@@ -12,6 +12,7 @@ from unseen.data.duplicates import Dropped
 from unseen.data.templates import Layout, RecordEncoder, no_chat_template
 from unseen.errors import ConfigError
 from unseen.prompts.templates import PromptTemplate, as_chat, find_template
+from unseen.prompts.trials import in_number
 from unseen.runs.collect import Model
 from unseen.runs.fillers import fillers_of_target, open_fillers, tried
 from unseen.runs.lending import borrow, check_apart, sketched
@@ -283,7 +284,7 @@ def _check_fit(
     for setting in settings:
         if all(n is None for n in lengths[setting.name].values()):
             raise ConfigError(
-                f"no prompt of {setting.shots} demonstrations fits into the context of "
+                f"no prompt of {in_number(setting.shots)} fits into the context of "
                 f"{model.encoder.max_length} tokens",
                 fix="fewer --shots, shorter records, or a model with a longer context",
             )
@@ -303,6 +304,6 @@ def in_words(setting: Setting) -> str:
     """A setting as messages name it."""
     if setting.observed:
         return "the observed prompt"
-    shots = f"{setting.shots} demonstration{'s' * (setting.shots != 1)}"
+    shots = in_number(setting.shots)
     behind = "" if setting.defense is None else f", {setting.defended}"
     return f"{shots}, {setting.position}{behind}"
