@@ -53,8 +53,8 @@ class Server:
     """Answers on 127.0.0.1 for as long as the context lasts.
 
     Args:
-        answer: text of a request's body, or the whole first choice; default: what it was asked, in
-            capitals.
+        answer: text of a request's body, the whole first choice, or a fault; default: what it was asked,
+            in capitals.
         takes: options that it takes; others are an error, if this is given.
         models: names that it knows.
         version: its system_fingerprint.
@@ -158,6 +158,8 @@ class Server:
             }
             return {"error": about | {"code": "model_not_found", "param": None}, "status": 404}
         made = self.answer(body)
+        if isinstance(made, Bad):
+            return {**made.body, "status": made.status}
         choice = made if isinstance(made, dict) else {"finish_reason": "stop", "text": made}
         if path.endswith("/chat/completions") and "text" in choice:
             choice = choice | {"message": {"role": "assistant", "content": choice["text"]}}

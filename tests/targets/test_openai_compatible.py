@@ -285,6 +285,28 @@ def test_a_prompt_that_cannot_be_answered_ends_nothing(serve: Any) -> None:
         assert (long, short) == ([why], list(ids("fine")))
 
 
+def test_a_question_that_is_rejected_while_others_are_answered_is_left_out(serve: Any) -> None:
+    def answer(body: dict[str, Any]) -> Any:
+        return fault(400, f"what is {PRIVATE}?") if PRIVATE in said(body) else "fine"
+
+    server = serve(answer)
+    asked = [
+        ids(text) for text in (f"{PRIVATE} 0", "a", f"{PRIVATE} 1", *"bcdef", f"{PRIVATE} 2", "g")
+    ]
+    right = [
+        [Withheld.REJECTED] if PRIVATE in "".join(map(chr, p)) else list(ids("fine")) for p in asked
+    ]
+    one = target(server, concurrency=1)
+    assert one.generate(asked, max_new_tokens=4) == right
+    assert one.counts.withheld == {Withheld.REJECTED.reason: 3}
+    # Our own question is asked before, and after the first two: then enough were answered.
+    assert len(server.asked) == one.counts.total == len(asked) + 3
+
+    wholly = [ids(f"{PRIVATE} {i}") for i in range(30)]
+    with pytest.raises(TargetError, match=r"refuses the request"):
+        target(server, concurrency=1).generate(wholly, max_new_tokens=4)
+
+
 @pytest.mark.parametrize(
     ("bad", "kind", "says"),
     [
@@ -304,12 +326,16 @@ def test_a_prompt_that_cannot_be_answered_ends_nothing(serve: Any) -> None:
 def test_what_will_not_pass_ends_the_run(serve: Any, bad: Bad, kind: type, says: str) -> None:
     server = serve()
     one = target(server, concurrency=1)
-    server.script = [None, bad]
+    server.script = [
+        None,
+        bad,
+        bad,
+    ]  # our own question, asked again to see whether others are answered
     answers = one.each([Prompt(ids(f"p{i} {PRIVATE}"), 4) for i in range(9)])
     assert next(answers)[0].ids == ids(f"p0 {PRIVATE}")
     with pytest.raises(kind, match=says) as told:
         next(answers)
-    assert len(server.asked) == 3  # nothing is asked after it
+    assert len(server.asked) == 3 + (bad.status == 400)  # nothing is asked after it
     everything = str(told.value) + repr(told.value.__cause__) + repr(told.value.__context__)
     assert SECRET not in everything
     assert PRIVATE not in str(told.value)

@@ -55,6 +55,7 @@ class Withheld(IntEnum):
     USED_UP = -4
     BEGUN = -5
     UNSENDABLE = -6
+    REJECTED = -7
 
     @property
     def reason(self) -> str:
@@ -69,6 +70,7 @@ _REASONS = {
     Withheld.USED_UP: "the tokens of the answer were used up before its first word",
     Withheld.BEGUN: "a chat does not go on with an answer that is begun",
     Withheld.UNSENDABLE: "the prompt holds half of a character, and cannot be sent",
+    Withheld.REJECTED: "the endpoint rejects the request, and answers others",
 }
 
 

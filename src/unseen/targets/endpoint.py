@@ -36,6 +36,8 @@ Price = tuple[float, float]
 
 OPENAI = "https://api.openai.com/v1"
 _FIRST_WAIT, _LONGEST_BACKOFF = 0.5, 20.0
+_ENOUGH_ANSWERED = 5  # then one that is rejected is so by itself
+_MOST_REJECTED = 20  # where fewer than these are answered
 _LONGEST_WAIT = 900.0
 """Seconds that we wait where the endpoint asks for it."""
 _ODD = "it answers with something that is no completion"
@@ -243,6 +245,8 @@ class Endpoint:
         self.price, self.max_cost = price, max_cost
         self.pace = Pace(concurrency, rpm)
         self.counts = Counts()
+        self._ours: Mapping[str, Any] = {}
+        self._n_answered = self._n_rejected = 0
 
     def ask(
         self, body: Mapping[str, Any], stop: threading.Event | None = None, *, first: bool = False
@@ -320,6 +324,10 @@ class Endpoint:
             fault = self._odd()
         if fault is None:
             self.pace.faster()
+            if first:
+                self._ours = body
+            else:
+                self._n_answered += 1
             return answer
         if isinstance(fault, Again) and (fault.busy or fault.wait is not None):
             self.pace.slower(fault.wait or 0.0)
@@ -414,7 +422,24 @@ class Endpoint:
                 f"the key in {self.key_name} may not use {self.model} at {self.url} ({_names(error)})",
                 fix=self._key(),
             )
+        if status in (400, 422) and not first and self._answers_others():
+            return NoAnswer(Withheld.REJECTED)
         return refused
+
+    def _answers_others(self) -> bool:
+        """Whether a question that was rejected is so by itself: others are answered, at least our own."""
+        self._n_rejected += 1
+        if self._n_rejected > max(_MOST_REJECTED, self._n_answered):
+            return False
+        if self._n_answered >= _ENOUGH_ANSWERED:
+            return True
+        if not self._ours or not self.counts.send(self.max_requests, again=True):
+            return False
+        asked = self._client.chat.completions if self.api == "chat" else self._client.completions
+        try:
+            return bool(asked.create(model=self.model, **self._ours).choices)
+        except (self._openai.OpenAIError, ValueError, AttributeError):
+            return False
 
     def _not_found(self, said: str, *, named: bool) -> ModelError:
         known = self.models()
