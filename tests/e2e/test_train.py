@@ -90,7 +90,7 @@ def test_a_yaml_file_of_an_audit_is_not_read_unasked(place: Path, capsys) -> Non
         ([], "--out DIR"),
         (["--out", "t", "--model", "nowhere/at/all"], "there is no model folder"),
         (["--out", "t", "--data", "none.jsonl"], "none.jsonl"),
-        (["--out", "t", "--template", "none.jinja"], "--template"),
+        (["--out", "t", "--template", "none.jinja"], "the path of a Jinja file"),
         (["--out", "t", "--delta", "0.1"], "epsilon"),
         (
             ["--out", "t", "--method", "prompt", "--virtual-tokens", "9999"],
