@@ -44,6 +44,7 @@ bench: $(READY)
 	$(RUN) benchmarks/icp.py
 	$(RUN) benchmarks/neighbours.py
 	$(RUN) benchmarks/gradients.py
+	$(RUN) benchmarks/steps.py
 	$(RUN) benchmarks/prompts.py
 
 clean:
