@@ -105,7 +105,7 @@ def test_place_and_number_change_the_game_and_not_who_is_asked_about() -> None:
         assert all(len(case.demos) == shots for case in cases)
         members = [case for case in cases if case.member]
         assert all(case.demos.index(case.example) == place for case in members)
-    with pytest.raises(ConfigError, match="position 2 among 1 demonstrations"):
+    with pytest.raises(ConfigError, match="position 2 among 1 demonstration"):
         Placement("2").game(game)
 
 

@@ -85,7 +85,7 @@ class Game:
         if isinstance(self.position, int) and not 1 <= self.position <= self.shots:
             raise ConfigError(
                 f"got position {self.position} among {in_number(self.shots)}",
-                fix=f"--position 1 to {self.shots}, first, middle, last or random",
+                fix=f"--position {'1' if self.shots == 1 else f'1 to {self.shots}'}, first, middle, last or random",
             )
 
     def cases(self, pool: Sequence[Example], labels: Sequence[str] = ()) -> tuple[Case, ...]:
