@@ -13,6 +13,8 @@ from unseen.signals.base import Observations
 from unseen.signals.form import WritingForm
 from unseen.types import Record, Turn
 
+pytestmark = pytest.mark.slow
+
 WORDS = ["alpha", "beta", "gamma", "delta", "rain", "Snow", "12", "Who", "said", "so"]
 
 

@@ -10,6 +10,8 @@ from unseen.data.features import features
 from unseen.data.shift import MIN_RECORDS, telling_words
 from unseen.types import Record, Turn
 
+pytestmark = pytest.mark.slow
+
 
 def records(texts: list[str]) -> tuple[Record, ...]:
     return tuple(Record(str(i), (Turn("text", text),)) for i, text in enumerate(texts))

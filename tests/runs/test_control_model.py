@@ -26,6 +26,8 @@ from unseen.signals.token_stats import TokenStatistics
 from unseen.targets.access import Access
 from unseen.types import Scores
 
+pytestmark = pytest.mark.slow  # whole audits
+
 N = 60
 IDS = tuple(map(str, range(2 * N)))
 MEMBER = np.arange(2 * N) < N

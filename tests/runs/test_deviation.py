@@ -12,6 +12,8 @@ from unseen.errors import AccessError, ConfigError
 from unseen.runs.folder import RunFolder
 from unseen.runs.lending import FILE, SKETCH, borrow
 
+pytestmark = pytest.mark.slow  # whole audits
+
 OTHERS = ("tulip", "orbit", "gem", "zu", "wo")
 
 

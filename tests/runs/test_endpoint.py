@@ -16,6 +16,8 @@ from unseen.errors import BudgetError, ConfigError, PreflightError
 from unseen.runs.config import FinetuneAudit
 from unseen.targets import endpoint
 
+pytestmark = pytest.mark.slow  # whole audits
+
 pytest.importorskip("openai", reason="the client is not installed (extra api)")
 
 KEY = "sk-secret-0123456789"

@@ -15,6 +15,8 @@ from fillers import masked_folder, sentence, t5_folder
 import unseen
 from unseen.errors import AccessError, ConfigError, ModelError
 
+pytestmark = pytest.mark.slow  # whole audits
+
 N = 24
 
 

@@ -18,6 +18,8 @@ from unseen.errors import AccessError, BudgetError, ConfigError, PreflightError
 from unseen.runs.compare import compare
 from unseen.targets import endpoint
 
+pytestmark = pytest.mark.slow  # whole audits
+
 pytest.importorskip("openai", reason="the client is not installed (extra api)")
 
 ATTACKS = ("gap", "repeat[encoder=letters]")

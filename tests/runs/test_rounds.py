@@ -18,6 +18,8 @@ from unseen.signals.completed import Completed
 from unseen.signals.flipped import FlippedChoice, FlippedText
 from unseen.targets.huggingface import HFTarget
 
+pytestmark = pytest.mark.slow
+
 TEMPLATE = PromptTemplate(
     "animals",
     before="Which animal?\n\n",

@@ -22,6 +22,8 @@ from unseen.signals.likelihoods import PopulationLikelihoods, TextLikelihood
 from unseen.targets.fake import FakeTarget, FakeTokenizer
 from unseen.types import Record, Turn
 
+pytestmark = pytest.mark.slow  # whole audits
+
 ATTACKS = ("loss", "lira", "rmia")
 
 

@@ -12,6 +12,8 @@ from unseen.data.synthetic import people
 from unseen.errors import AccessError, ConfigError, DataError, MissingExtraError, UnseenError
 from unseen.runs.plan import choose_attacks
 
+pytestmark = pytest.mark.slow  # whole audits
+
 N = 12
 UNANSWERED = [{"role": role, "content": "Yes?"} for role in ("user", "assistant", "user")]
 

@@ -14,6 +14,8 @@ from unseen.training.checkpoint import Checkpoints
 from unseen.training.finetune import Recipe, _epochs, finetune
 from unseen.types import Encoded
 
+pytestmark = pytest.mark.slow
+
 VOCABULARY = 300
 RECIPES = {
     "full": Recipe(method="full", epochs=2, batch_size=3, learning_rate=5e-3, weight_decay=0.1),

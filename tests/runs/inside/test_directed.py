@@ -20,6 +20,8 @@ from unseen.runs.inside.directed import MOST, check_width, read_directions
 from unseen.signals.base import Observations
 from unseen.signals.gradient_drift import GradientDrift
 
+pytestmark = pytest.mark.slow  # whole audits
+
 SIGNAL = GradientDrift(axis="given")
 ROWS = np.array([[3.0, 0.0, 4.0], [0.0, 2.0, 0.0]])
 

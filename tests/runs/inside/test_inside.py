@@ -11,6 +11,8 @@ import torch
 import unseen
 from unseen.errors import ConfigError
 
+pytestmark = pytest.mark.slow  # whole audits
+
 
 @pytest.fixture(scope="module")
 def audited(tmp_path_factory: pytest.TempPathFactory) -> unseen.Audit:

@@ -13,6 +13,8 @@ from unseen.runs.subjects import Subjects
 from unseen.signals.activations import Activations, States
 from unseen.signals.base import CONTROL, REFERENCE, TARGET, Observations
 
+pytestmark = pytest.mark.slow  # whole audits
+
 N, WIDTH = 60, 24
 IDS = tuple(f"r{i:02d}" for i in range(N))
 MEMBER = np.arange(N) % 2 == 0

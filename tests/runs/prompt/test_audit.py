@@ -32,6 +32,8 @@ from unseen.targets.access import Access
 from unseen.targets.fake import FakeTarget, FakeTokenizer
 from unseen.targets.limited import LimitedTarget
 
+pytestmark = pytest.mark.slow  # whole audits
+
 ATTACKS = ("gap", "repeat[encoder=letters]")
 
 

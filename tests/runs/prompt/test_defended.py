@@ -31,6 +31,8 @@ from unseen.signals.base import Observations
 from unseen.targets.access import Access
 from unseen.types import Scores
 
+pytestmark = pytest.mark.slow  # whole audits
+
 N = 60
 IDS = tuple(f"c{i:02d}" for i in range(N))
 MEMBER = np.arange(N) % 2 == 0
