@@ -43,8 +43,6 @@ from unseen.signals.gradient_drift import Drift
 from unseen.signals.paraphrased import Drifts, ParaphrasedDrift
 from unseen.types import Scores
 
-pytestmark = pytest.mark.slow  # whole audits
-
 N = 60
 IDS = tuple(f"r{i:03d}" for i in range(N))
 MEMBER = np.arange(N) % 2 == 0
