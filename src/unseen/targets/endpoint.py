@@ -36,8 +36,6 @@ Price = tuple[float, float]
 
 OPENAI = "https://api.openai.com/v1"
 _FIRST_WAIT, _LONGEST_BACKOFF = 0.5, 20.0
-_ENOUGH_ANSWERED = 5  # then one that is rejected is so by itself
-_MOST_REJECTED = 20  # where fewer than these are answered
 _LONGEST_WAIT = 900.0
 """Seconds that we wait where the endpoint asks for it."""
 _ODD = "it answers with something that is no completion"
@@ -63,6 +61,11 @@ def dollars(amount: float) -> str:
     ('$12.30', '$0.00042')
     """
     return f"${amount:.2f}" if amount == 0 or amount >= 0.1 else f"${amount:.2g}"
+
+
+def cost_of(price: Price, read: int, written: int) -> float:
+    """US dollars of so many tokens."""
+    return (price[0] * read + price[1] * written) / 1_000_000
 
 
 class Again(Exception):  # noqa: N818 (it never leaves this folder)
@@ -109,6 +112,18 @@ class NotTaken(Exception):  # noqa: N818 (it never leaves this folder)
         self.refused = refused
 
 
+class Rejected(Exception):  # noqa: N818 (it never leaves this folder)
+    """The endpoint does not take this question; whether it takes others is not known.
+
+    Args:
+        refused: what is said where it takes none.
+    """
+
+    def __init__(self, refused: UnseenError) -> None:
+        super().__init__(refused.problem)
+        self.refused = refused
+
+
 @dataclass
 class Counts:
     """What an endpoint was asked, and what came back; several threads count.
@@ -143,8 +158,7 @@ class Counts:
 
     def cost(self, price: Price) -> float:
         """US dollars of all attempts, as far as the endpoint tells its tokens."""
-        read, written = self.read_before + self.read, self.written_before + self.written
-        return (price[0] * read + price[1] * written) / 1_000_000
+        return cost_of(price, self.read_before + self.read, self.written_before + self.written)
 
     def send(self, most: int | None, *, again: bool) -> bool:
         """Counts a request; whether it may be sent."""
@@ -245,8 +259,6 @@ class Endpoint:
         self.price, self.max_cost = price, max_cost
         self.pace = Pace(concurrency, rpm)
         self.counts = Counts()
-        self._ours: Mapping[str, Any] = {}
-        self._n_answered = self._n_rejected = 0
 
     def ask(
         self, body: Mapping[str, Any], stop: threading.Event | None = None, *, first: bool = False
@@ -262,6 +274,7 @@ class Endpoint:
             UnseenError: where no further question would be answered either.
             NoAnswer: where this one has none.
             NotTaken: where the endpoint does not take an option of the body.
+            Rejected: where it does not take the body.
             Stopped: where `stop` is set.
         """
         stop = stop or threading.Event()
@@ -324,10 +337,6 @@ class Endpoint:
             fault = self._odd()
         if fault is None:
             self.pace.faster()
-            if first:
-                self._ours = body
-            else:
-                self._n_answered += 1
             return answer
         if isinstance(fault, Again) and (fault.busy or fault.wait is not None):
             self.pace.slower(fault.wait or 0.0)
@@ -422,24 +431,9 @@ class Endpoint:
                 f"the key in {self.key_name} may not use {self.model} at {self.url} ({_names(error)})",
                 fix=self._key(),
             )
-        if status in (400, 422) and not first and self._answers_others():
-            return NoAnswer(Withheld.REJECTED)
+        if status in (400, 422) and not first:
+            return Rejected(refused)
         return refused
-
-    def _answers_others(self) -> bool:
-        """Whether a question that was rejected is so by itself: others are answered, at least our own."""
-        self._n_rejected += 1
-        if self._n_rejected > max(_MOST_REJECTED, self._n_answered):
-            return False
-        if self._n_answered >= _ENOUGH_ANSWERED:
-            return True
-        if not self._ours or not self.counts.send(self.max_requests, again=True):
-            return False
-        asked = self._client.chat.completions if self.api == "chat" else self._client.completions
-        try:
-            return bool(asked.create(model=self.model, **self._ours).choices)
-        except (self._openai.OpenAIError, ValueError, AttributeError):
-            return False
 
     def _not_found(self, said: str, *, named: bool) -> ModelError:
         known = self.models()

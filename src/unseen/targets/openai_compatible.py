@@ -14,15 +14,25 @@ from collections.abc import Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from typing import Any, NoReturn
 
-from unseen.errors import AccessError, ConfigError, ModelError, UnseenError
+from unseen.errors import AccessError, ConfigError, ModelError, TargetError, UnseenError
 from unseen.targets.access import Access, Withheld
 from unseen.targets.characters import LONGEST, TextTokenizer, turns_of
-from unseen.targets.endpoint import Api, Counts, Endpoint, NoAnswer, NotTaken, Price
+from unseen.targets.endpoint import (
+    Api,
+    Counts,
+    Endpoint,
+    NoAnswer,
+    NotTaken,
+    Price,
+    Rejected,
+)
 from unseen.targets.pace import Stopped
 from unseen.types import GREEDY, Batch, Prompt, Sampling, TokenStats
 
 _HELLO = "Name a colour."
 _FEW = 8
+_ENOUGH_ANSWERED = 5  # then a question that is rejected is so by itself
+_MOST_REJECTED = 20  # where fewer than these are answered
 _LIMITS = ("max_tokens", "max_completion_tokens")
 """What endpoints call the most tokens of an answer: those of old, and models that think first."""
 
@@ -115,6 +125,7 @@ class OpenAITarget:
             max_cost=max_cost,
         )
         self._left_out: set[str] = {_LIMITS[1]}
+        self._n_answered = self._n_rejected = 0  # about: several threads count
         self._version = _version(self._first_answer())
         if max_cost is not None and not self.counts.read:
             raise ModelError(
@@ -247,8 +258,25 @@ class OpenAITarget:
                 raise error.refused from None
             self._left_out.add("stop")  # it saves tokens, and we cut ourselves
             return self.ask(body, stop)
+        except Rejected as error:
+            if self._answers_others():
+                raise NoAnswer(Withheld.REJECTED) from None
+            raise error.refused from None
+        self._n_answered += 1
         self._count(answer)
         return answer
+
+    def _answers_others(self) -> bool:
+        """Whether a question that was rejected is so by itself: others are answered, at least our own."""
+        self._n_rejected += 1
+        if self._n_rejected > max(_MOST_REJECTED, self._n_answered):
+            return False
+        if self._n_answered < _ENOUGH_ANSWERED:
+            try:
+                self._first_answer()
+            except (ModelError, TargetError):
+                return False
+        return True
 
     def body(self, prompt: Prompt) -> dict[str, Any]:
         """The fields of a request.
