@@ -15,7 +15,7 @@ from unseen.errors import AccessError
 from unseen.targets.access import Access, LogprobTarget, is_withheld, searches_beams
 from unseen.targets.ending import first_line
 from unseen.targets.wrapped import WrappedTarget
-from unseen.types import GREEDY, Sampling
+from unseen.types import Sampling
 
 Rewriter = Callable[[Sequence[str]], list[str]]
 """Other words for each of some texts."""
@@ -86,25 +86,7 @@ class RewrittenTarget(DefendedTarget):
         self._rewrite = rewrite
         self._fewest = fewest
 
-    def generate(
-        self,
-        prompts: Sequence[Sequence[int]],
-        *,
-        max_new_tokens: int,
-        sampling: Sampling = GREEDY,
-        numbers: Sequence[int] | None = None,
-        stop: str = "",
-        one_line: bool = False,
-    ) -> list[list[int]]:
-        """Answers in other words."""
-        made = super().generate(
-            prompts,
-            max_new_tokens=max_new_tokens,
-            sampling=sampling,
-            numbers=numbers,
-            stop=stop,
-            one_line=one_line,
-        )
+    def _told(self, made: list[list[int]], stop: str, *, one_line: bool) -> list[list[int]]:
         said = ["" if is_withheld(ids) else self.tokenizer.decode(ids) for ids in made]
         if one_line:  # not every target can end there by itself
             said = [first_line(text) for text in said]

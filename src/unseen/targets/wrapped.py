@@ -89,7 +89,7 @@ class WrappedTarget:
         one_line: bool = False,
     ) -> list[list[int]]:
         """What the inner target writes."""
-        return self._inner.generate(
+        made = self._inner.generate(
             list(map(self._sent, prompts)),
             max_new_tokens=max_new_tokens,
             sampling=self._drawn(sampling),
@@ -97,6 +97,7 @@ class WrappedTarget:
             stop=stop,
             one_line=one_line,
         )
+        return self._told(made, stop, one_line=one_line)
 
     def top_token(self, prompts: Sequence[Sequence[int]]) -> list[int]:
         """What the inner target says."""
@@ -120,3 +121,7 @@ class WrappedTarget:
     def _drawn(self, sampling: Sampling) -> Sampling:
         """How the inner target draws where this is asked for."""
         return sampling
+
+    def _told(self, made: list[list[int]], stop: str, *, one_line: bool) -> list[list[int]]:  # noqa: ARG002
+        """What is given out of what the inner target has written."""
+        return made

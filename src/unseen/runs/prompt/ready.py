@@ -113,12 +113,8 @@ class Ready:
 
     def of(self, setting: Setting) -> tuple[dict[str, Model], Shown]:
         """The models of a setting, and the prompts that they stand behind."""
-        models = self.models
-        if setting.defense is not None:
-            target = setting.defense.target(
-                self.model.target, self.helpers, setting.template.labels
-            )
-            models = {role: replace(model, target=target) for role, model in models.items()}
+        target = setting.target(self.model.target, self.helpers)
+        models = {role: replace(model, target=target) for role, model in self.models.items()}
         behind = setting.behind(self.model.encoder, control=REFERENCE in models)
         if self.surrogate is not None:
             models[SURROGATE] = self.surrogate
@@ -178,10 +174,9 @@ def ready(
     load_encoders(plan.signals)
     helpers = _helpers(config, settings, model)
     for setting in settings:
-        if (
-            setting.defense is not None
-        ):  # what it cannot do with this model is said before it is asked
-            setting.defense.target(model.target, helpers, setting.template.labels)
+        setting.target(
+            model.target, helpers
+        )  # what cannot be done is said before anything is asked
     surrogate = _surrogate(config, plan)
     fillers = open_fillers(config, plan.signals)
     fillers |= fillers_of_target(config, plan.signals, model.target)

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from unseen.runs.prompt.config import PromptAudit
     from unseen.runs.prompt.demos import Demos
     from unseen.scoring.store import Store
+    from unseen.targets.access import LogprobTarget
 
 FORMAT = "labelled"
 _ORDER = 3  # stream of the order of wrong labels
@@ -67,6 +68,16 @@ class Setting:
             self.cases, self.halves, self.template, helpers, _KeptTexts(store)
         )
         return replace(self, cases=cases)
+
+    def target(self, target: LogprobTarget, helpers: Mapping[str, Helper]) -> LogprobTarget:
+        """What the adversary asks.
+
+        Raises:
+            UnseenError: where the defence cannot do what it does with this model.
+        """
+        if self.defense is None:
+            return target
+        return self.defense.target(target, helpers, self.template.labels)
 
     @property
     def defended(self) -> str:
