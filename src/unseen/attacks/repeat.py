@@ -46,9 +46,8 @@ class Repeat:
     def __post_init__(self) -> None:
         check_choice("compare", self.compare, COMPARE)
         self.signals()  # refuses what cannot be done
-        if (
-            self.compare != "full" or self.encoder == LETTERS
-        ):  # the paper's is of whole texts' meaning
+        # The paper's is of what whole texts mean.
+        if self.compare != "full" or self.encoder == LETTERS:
             object.__setattr__(self, "threshold", None)
 
     def signals(self) -> tuple[Signal, ...]:

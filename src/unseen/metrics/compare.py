@@ -120,12 +120,11 @@ def paired_differences(
     enough(*(int(one.max()) + 1 for one in units), what="clusters")
 
     rates = [fpr for fpr in sorted(set(fprs)) if _status(member, fpr) != "unresolvable"]
-    if together and clusters is not None:
+    together = together and clusters is not None
+    if together:
         whole = _numbered(code)
         units = (whole[member], whole[~member])
-    drawn = _bootstrap(
-        values, member, units, rates, draws, rng, together=together and clusters is not None
-    )
+    drawn = _bootstrap(values, member, units, rates, draws, rng, together=together)
     points = [_numbers(one[member], one[~member], rates) for one in values]
     spread = (drawn[1] - drawn[0]).std(axis=0, ddof=1) * np.sqrt(fewest / (fewest - 1)) * wider
 

@@ -30,8 +30,9 @@ from unseen.scoring.looking import Glance, Looking, Sight
 from unseen.scoring.planner import n_read, n_tokens
 from unseen.scoring.store import Store
 from unseen.signals.base import CONTROL, REFERENCE, SHADOW, TARGET
-from unseen.targets.access import InsideTarget, tokens_read
+from unseen.targets.access import InsideTarget, read_since, tokens_read
 from unseen.targets.characters import tokens_of
+from unseen.targets.endpoint import cost_of
 from unseen.targets.looks import passes
 from unseen.types import Batch, Prompt, Request
 
@@ -357,7 +358,7 @@ def texts_of(
 def _cost(model: Model, to_read: int, to_write: int) -> float | None:
     """US dollars that so many tokens cost where they are paid for."""
     price = getattr(model.target, "price", None)
-    return None if price is None else (price[0] * to_read + price[1] * to_write) / 1_000_000
+    return None if price is None else cost_of(price, to_read, to_write)
 
 
 def _read_of(model: Model, row: Prompt) -> int:
@@ -401,8 +402,8 @@ def _written(model: Model, sheet: Sheet, n: int) -> tuple[float, int]:
         sampling=rows[0].sampling,
         numbers=[row.number for row in rows],
     )
-    seconds, after = time.perf_counter() - started, tokens_read(model.target)
-    return seconds, sum(len(row.ids) for row in rows) if after is None else after - (before or 0)
+    seconds, n_read = time.perf_counter() - started, read_since(model.target, before)
+    return seconds, sum(len(row.ids) for row in rows) if n_read is None else n_read
 
 
 def _looked(

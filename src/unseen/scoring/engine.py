@@ -8,7 +8,7 @@ from typing import Protocol
 from unseen.scoring.asking import Asking, Budget
 from unseen.scoring.planner import MAX_PREFIX_SHARE, n_read, plan, plan_growing
 from unseen.scoring.store import Store, key_of
-from unseen.targets.access import tokens_read, tokens_remembered
+from unseen.targets.access import read_since, tokens_read, tokens_remembered
 from unseen.types import Batch, Request, TokenStats
 
 
@@ -83,8 +83,8 @@ class Engine(Asking[Request, Batch]):
         answers = self.target.execute(group)
         keys = map(self._key, group.requests)
         self._store.put(zip(keys, answers, strict=True))
-        after = tokens_read(self.target) if group.growing else None
-        self.n_tokens += n_read(group, self._prefix) if after is None else after - (before or 0)
+        counted = read_since(self.target, before) if group.growing else None
+        self.n_tokens += n_read(group, self._prefix) if counted is None else counted
         self._prefix = group.prefix
 
     def _cut(self, questions: Sequence[Request], *, most: int | None = None) -> list[Batch]:  # noqa: ARG002

@@ -10,7 +10,7 @@ from typing import Protocol, runtime_checkable
 from unseen.errors import UnscorableError
 from unseen.scoring.asking import Asking, Budget
 from unseen.scoring.store import Store, key_of_prompt
-from unseen.targets.access import Withheld, is_withheld, tokens_read, tokens_remembered
+from unseen.targets.access import Withheld, is_withheld, read_since, tokens_read, tokens_remembered
 from unseen.targets.characters import tokens_of
 from unseen.targets.prefixes import common, n_distinct
 from unseen.types import Prompt, Sampling
@@ -141,9 +141,8 @@ class Generation(Asking[Prompt, Sheet]):
             # A token follows from those before it: what is cut off later could have been at once.
             answers = [ids[: row.max_new_tokens] for ids, row in zip(made, rows, strict=True)]
         self._store.put_texts(zip(map(self._key, rows), answers, strict=True))
-        after = tokens_read(self.target)
-        in_all = sum(len(row.ids) for row in rows)
-        self._count(in_all if after is None else after - (before or 0), answers)
+        counted = read_since(self.target, before)
+        self._count(sum(len(row.ids) for row in rows) if counted is None else counted, answers)
 
     def _count(self, n_read: int, answers: Sequence[Sequence[int]]) -> None:
         tokenizer = getattr(self.target, "tokenizer", None)

@@ -12,7 +12,7 @@ from unseen.signals.answered import behind_of, text_of
 from unseen.signals.base import TARGET, Materials
 from unseen.signals.checks import check_count
 from unseen.signals.embedding import MINILM, check_encoder, likeness
-from unseen.signals.text import is_unspaced
+from unseen.signals.text import is_unspaced, word_spans
 from unseen.types import Prompt, Record, Sampling
 
 ASKS = "Complete the following sentence: "
@@ -21,7 +21,7 @@ ASKS = "Complete the following sentence: "
 Compare = Literal["full", "completion"]
 COMPARE: tuple[Compare, ...] = ("full", "completion")
 
-_WORD, _SPACES = re.compile(r"\S+"), re.compile(r"\s+")
+_SPACES = re.compile(r"\s+")
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ class Completed:
         Raises:
             UnscorableError: where nothing is left to complete.
         """
-        found = _spans(text)
+        found = word_spans(text, marks=True)
         if len(found) <= self.words:
             reason = f"too short to be completed: it has {self.words} words or fewer"
             raise UnscorableError(reason)
@@ -115,19 +115,9 @@ class Completed:
     def _aligned(self, begun: str, reply: str, n_lines: int) -> list[str]:
         """Two readings of a message: after the words that it repeats, and without as many words."""
         plain = lines(reply.lstrip(), n_lines)
-        later = _spans(plain)[self.words :]
+        later = word_spans(plain, marks=True)[self.words :]
         without = plain[later[0][0] :] if later else ""
         return [lines(unrepeated(begun, reply), n_lines), without]
-
-
-def _spans(text: str) -> list[tuple[int, int]]:
-    """Where words are, start and stop, with the marks next to them."""
-    found: list[tuple[int, int]] = []
-    for match in _WORD.finditer(text):
-        start, stop = match.span()
-        letters = is_unspaced(match[0])
-        found += [(at, at + 1) for at in range(start, stop)] if letters else [(start, stop)]
-    return found
 
 
 def unrepeated(begun: str, reply: str) -> str:

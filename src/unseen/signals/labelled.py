@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -74,22 +74,27 @@ def options(record: Record, materials: Materials, said: str) -> Ask:
     behind, encoder = behind_of(materials), materials.encoder
     context = behind.prompt(record.id, said)
     cue = "" if behind.is_chat else said.rpartition("\n")[2]
-    answers = [
-        _after(cue, behind.answered(label), encoder.tokenizer.encode) for label in behind.labels
-    ]
+    answers = _after(cue, map(behind.answered, behind.labels), encoder.tokenizer.encode)
     if max(map(len, answers)) + len(context) > encoder.max_length:
         raise UnscorableError(NO_ROOM)
     keep = tuple(np.ones(len(answer), dtype=bool) for answer in answers)
     return Ask(tuple(Request(context, answer) for answer in answers), keep)
 
 
-def _after(cue: str, answer: str, encode: Callable[[str], list[int]]) -> tuple[int, ...]:
-    """Token ids of an answer where it follows a cue.
+def _after(
+    cue: str, answers: Iterable[str], encode: Callable[[str], list[int]]
+) -> list[tuple[int, ...]]:
+    """Token ids of answers where they follow a cue.
 
-    By itself it may have others: tokenizers of the Llama family put a space before every text.
+    By itself one may have others: tokenizers of the Llama family put a space before every text.
     """
-    begun, whole = encode(cue), encode(cue + answer)
-    return tuple(whole[len(begun) :] if whole[: len(begun)] == begun else encode(answer))
+    begun = encode(cue)
+    found = []
+    for answer in answers:
+        whole = encode(cue + answer)
+        follows = whole[: len(begun)] == begun
+        found.append(tuple(whole[len(begun) :] if follows else encode(answer)))
+    return found
 
 
 def sums(answers: Sequence[TokenStats]) -> FloatArray:

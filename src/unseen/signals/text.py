@@ -15,7 +15,7 @@ from unseen.errors import UnscorableError
 from unseen.signals.base import REFERENCE, TARGET, Encoder, Materials
 from unseen.types import IntArray, Record
 
-_WORD = re.compile(r"\w+")
+_WORD, _SPACED = re.compile(r"\w+"), re.compile(r"\S+")
 
 
 @dataclass(frozen=True)
@@ -168,10 +168,13 @@ def is_unspaced(text: str) -> bool:
     return any("\u3040" <= one <= "\u9fff" or "\u0e00" <= one <= "\u0eff" for one in text)
 
 
-def word_spans(text: str) -> list[tuple[int, int]]:
-    """Where the words of a text are, start and stop; letters where spaces do not set words apart."""
+def word_spans(text: str, *, marks: bool = False) -> list[tuple[int, int]]:
+    """Where the words of a text are, start and stop; letters where spaces do not set words apart.
+
+    With `marks`, a word has all that stands between spaces.
+    """
     found: list[tuple[int, int]] = []
-    for match in _WORD.finditer(text):
+    for match in (_SPACED if marks else _WORD).finditer(text):
         if is_unspaced(match[0]):
             found += [(at, at + 1) for at in range(*match.span())]
         else:

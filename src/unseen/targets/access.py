@@ -230,6 +230,12 @@ def tokens_read(target: object) -> int | None:
     return getattr(target, "n_read", None)
 
 
+def read_since(target: object, before: int | None) -> int | None:
+    """Tokens that it has read since `tokens_read` said so many; None where it does not count them."""
+    after = tokens_read(target)
+    return None if after is None else after - (before or 0)
+
+
 def tokens_remembered(target: object) -> int:
     """Tokens of prompts that it can remember for others that begin alike: its property `memory_tokens`."""
     return int(getattr(target, "memory_tokens", 0))

@@ -340,8 +340,8 @@ class HFTarget:
         Prompts are run together, the short ones filled up on the left, and what they or earlier ones
         begin alike with is read once, where the model gives the same answer that way. In low
         precision, rounding that depends on the company can still change a draw. Beams are searched for
-        each prompt alone. What a checkpoint's
-        generation_config.json says of penalties and sampling is left aside.
+        each prompt alone. What a checkpoint's generation_config.json says of penalties and sampling is
+        left aside.
 
         Raises:
             OutOfMemoryError: where they do not fit together.

@@ -38,8 +38,9 @@ class PromptedTarget(DefendedTarget):
         encode, begin = inner.tokenizer.encode, inner.tokenizer.bos_id
         self._prompt = prompt
         self._begin = () if begin is None else (begin,)
-        self._before = (*self._begin, *encode(prompt))
-        seam = len(encode(prompt + _WORD)) - len(encode(prompt)) - len(encode(_WORD))
+        alone = encode(prompt)
+        self._before = (*self._begin, *alone)
+        seam = len(encode(prompt + _WORD)) - len(alone) - len(encode(_WORD))
         self._n_before = len(self._before) + max(0, seam)
         if not prompt or len(self._before) >= inner.max_length:
             raise ConfigError(
